@@ -127,9 +127,9 @@ func configurationFields(file *ast.File) (fields []*ast.Field) {
 		if !ok || !spec.Name.IsExported() {
 			return true
 		}
-		if of, ok := spec.Type.(*ast.StructType); ok && !isAnswer(of) {
+		if of, ok := spec.Type.(*ast.StructType); ok && !isJSONResponse(of) {
 			for _, field := range of.Fields.List {
-				if field.Tag != nil && len(field.Names) > 0 && inConfiguration(field) {
+				if field.Tag != nil && len(field.Names) > 0 && isConfigurable(field) {
 					fields = append(fields, field)
 				}
 			}
@@ -139,8 +139,8 @@ func configurationFields(file *ast.File) (fields []*ast.Field) {
 	return fields
 }
 
-// isAnswer reports whether a struct is a JSON response: it has fields that are never omitted.
-func isAnswer(of *ast.StructType) bool {
+// isJSONResponse reports whether a struct is a JSON response: it has fields that are never omitted.
+func isJSONResponse(of *ast.StructType) bool {
 	return slices.ContainsFunc(of.Fields.List, func(f *ast.Field) bool {
 		return f.Tag != nil && !strings.Contains(f.Tag.Value, "omit") && !strings.Contains(f.Tag.Value, `"-"`)
 	})
@@ -160,7 +160,7 @@ func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
 	}
 	for _, field := range members.List {
 		for _, name := range field.Names {
-			if name.IsExported() && field.Doc == nil && field.Comment == nil && inConfiguration(field) {
+			if name.IsExported() && field.Doc == nil && field.Comment == nil && isConfigurable(field) {
 				names = append(names, name)
 			}
 		}
@@ -168,8 +168,8 @@ func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
 	return names
 }
 
-// inConfiguration is false for fields with a tag that excludes them from JSON.
-func inConfiguration(field *ast.Field) bool {
+// isConfigurable is false for fields with a tag that excludes them from JSON.
+func isConfigurable(field *ast.Field) bool {
 	if field.Tag == nil {
 		return true
 	}

@@ -51,7 +51,7 @@ func TestImports(t *testing.T) {
 		t.Error(fault)
 	}
 	for core := range cores {
-		if !slices.ContainsFunc(packages, func(p goPackage) bool { return within(p.ImportPath, core) }) {
+		if !slices.ContainsFunc(packages, func(p goPackage) bool { return isWithin(p.ImportPath, core) }) {
 			t.Errorf("no package in %s", core)
 		}
 	}
@@ -93,7 +93,7 @@ func coreFaults(packages []goPackage) (faults []error) {
 	for core, allowed := range cores {
 		for _, p := range packages {
 			for _, dep := range p.Deps {
-				if within(p.ImportPath, core) && !mayReach(core, allowed, dep) {
+				if isWithin(p.ImportPath, core) && !mayReach(core, allowed, dep) {
 					faults = append(faults, fmt.Errorf("%s reaches %s, which %s must not", p.ImportPath, dep, core))
 				}
 			}
@@ -103,8 +103,8 @@ func coreFaults(packages []goPackage) (faults []error) {
 }
 
 func mayReach(core string, allowed []string, dep string) bool {
-	isIn := func(folder string) bool { return within(dep, folder) }
-	return !strings.HasPrefix(dep, caddyHost) && (!isOurs(dep) || isIn(core) || slices.ContainsFunc(allowed, isIn))
+	isIn := func(folder string) bool { return isWithin(dep, folder) }
+	return !strings.HasPrefix(dep, caddyHost) && (!isInModule(dep) || isIn(core) || slices.ContainsFunc(allowed, isIn))
 }
 
 // featureFaults returns the forbidden imports of features.
@@ -120,7 +120,7 @@ func featureFaults(packages []goPackage) (faults []error) {
 			continue
 		}
 		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
-			if feature := featureOf(imported, registered); feature != "" && !within(p.ImportPath, feature) {
+			if feature := featureOf(imported, registered); feature != "" && !isWithin(p.ImportPath, feature) {
 				faults = append(faults, fmt.Errorf("%s imports %s: only a standard build may import a feature", p.ImportPath, imported))
 			}
 		}
@@ -147,13 +147,13 @@ func needsRegistration(folder string) bool {
 	return folder == "terminology/codesystem/" || folder == "terminology/"
 }
 
-// isOurs reports whether a package belongs to this module.
-func isOurs(path string) bool {
-	return within(path, "caddymodule") || within(path, "terminology")
+// isInModule reports whether a package belongs to this module.
+func isInModule(path string) bool {
+	return isWithin(path, "caddymodule") || isWithin(path, "terminology")
 }
 
-// within reports whether a package is folder, or is below it.
-func within(path, folder string) bool {
+// isWithin reports whether a package is folder, or is below it.
+func isWithin(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 

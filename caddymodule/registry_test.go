@@ -38,7 +38,7 @@ func TestRegistry(t *testing.T) {
 		}
 		docs := map[string]string{}
 		for _, dep := range append(slices.Clone(packages[i].Deps), entry) {
-			if !isOurs(dep) {
+			if !isInModule(dep) {
 				continue
 			}
 			found, err := scanPackage(parsePackage(t, dep))

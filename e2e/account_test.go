@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// signsInByKeyboard enters the user name and password on the open sign-in page.
-func signsInByKeyboard() step {
+// signInByKeyboard enters the user name and password on the open sign-in page.
+func signInByKeyboard() step {
 	return chromedp.Steps(
 		chromedp.WaitVisible(chromedp.ID("username")),
 		chromedp.Focus(chromedp.ID("username")),
@@ -25,7 +25,7 @@ func tabsTo(t *testing.T, ctx context.Context, selector string) {
 	t.Helper()
 	for range 60 {
 		perform(t, ctx, chromedp.KeyEvent(kb.Tab))
-		if read(t, ctx, chromedp.Evaluate[bool]("document.activeElement.matches('"+selector+"')")) {
+		if readValue(t, ctx, chromedp.Evaluate[bool]("document.activeElement.matches('"+selector+"')")) {
 			return
 		}
 	}
@@ -51,11 +51,11 @@ func withAuthenticator() step {
 // as second factor. The screenshots in out/ are for visual inspection.
 func TestAccountInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
-	g := ownGateway(t, "gateway-account", fhirServer.address)
+	g := startTestGateway(t, "gateway-account", fhirServer.address)
 	account := g.issuer + "/oauth2/account"
-	perform(t, ctx, withAuthenticator(), chromedp.Navigate(account), signsInByKeyboard(), chromedp.WaitVisible("//h1[text()='Your account']"))
+	perform(t, ctx, withAuthenticator(), chromedp.Navigate(account), signInByKeyboard(), chromedp.WaitVisible("//h1[text()='Your account']"))
 
-	look := func(name, address, there string) { pageLooks(t, ctx, name, address, there, checkLabels) }
+	look := func(name, address, there string) { checkPageLooks(t, ctx, name, address, there, checkLabels) }
 	look("app-setup", account+"?part=app", "//h1[text()='Set up an authenticator app']")
 	perform(t, ctx, chromedp.Navigate(account), chromedp.WaitVisible("//h1[text()='Your account']"))
 	tabsTo(t, ctx, `a[href$="part=passkey"]`)
@@ -63,7 +63,7 @@ func TestAccountInBrowser(t *testing.T) {
 	look("passkey-setup", account+"?part=passkey", "//h1[text()='Set up a passkey']")
 	tabsTo(t, ctx, "#passkey button")
 	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Your recovery codes']"))
-	codes := strings.Fields(read(t, ctx, chromedp.Evaluate[string]("document.querySelector('.codes').innerText")))
+	codes := strings.Fields(readValue(t, ctx, chromedp.Evaluate[string]("document.querySelector('.codes').innerText")))
 	if len(codes) != 10 {
 		t.Errorf("recovery codes %q", codes)
 	}
@@ -78,7 +78,7 @@ func TestAccountInBrowser(t *testing.T) {
 		chromedp.Navigate(account), // the authenticator immediately answers the browser's request
 		chromedp.WaitVisible("//h1[text()='Your account']"),
 	)
-	if page := read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used less than an hour ago") {
+	if page := readValue(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used less than an hour ago") {
 		t.Errorf("the passkey was not used: %s", page)
 	}
 }

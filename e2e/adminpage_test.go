@@ -14,7 +14,7 @@ func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 	t.Helper()
 	perform(t, ctx,
 		chromedp.Navigate(g.issuer+"/oauth2/admin"),
-		signsInByKeyboard(),
+		signInByKeyboard(),
 		chromedp.WaitVisible(chromedp.ID("code")),
 		chromedp.KeyEvent(totpNow()+kb.Enter),
 		chromedp.WaitVisible("//h1[text()='Administration']"),
@@ -25,13 +25,13 @@ func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 // redirect URI is invalid. The screenshots in out/ are for visual inspection.
 func TestAdminPageInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
-	g := ownGateway(t, "gateway-adminpage", fhirServer.address,
+	g := startTestGateway(t, "gateway-adminpage", fhirServer.address,
 		aliceLine, aliceLine+"\t\t\ttotp_secret "+totpSecret+"\n\t\t\tgroup admins\n",
 		"\t\tfhir_base", "\t\tadmin_page fhir-admin\n\t\tscope_limit idp local group admins fhir-admin\n\t\tscope_limit any user/*.rs patient/*.rs\n\t\tfhir_base")
 	admin := g.issuer + "/oauth2/admin"
 	openAdminPage(t, ctx, g)
-	look := func(name, address, there string) { pageLooks(t, ctx, name, address, there, checkLabels) }
-	text := func() string { return read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")) }
+	look := func(name, address, there string) { checkPageLooks(t, ctx, name, address, there, checkLabels) }
+	text := func() string { return readValue(t, ctx, chromedp.Evaluate[string]("document.body.innerText")) }
 
 	perform(t, ctx, chromedp.Navigate(admin), chromedp.WaitVisible("//h1[text()='Administration']"))
 	tabsTo(t, ctx, `a[href$="kind=clients"]`)
@@ -42,7 +42,7 @@ func TestAdminPageInBrowser(t *testing.T) {
 	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Secret for growth-chart']"))
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "admin-secret")
-	secret := read(t, ctx, chromedp.Evaluate[string]("document.querySelector('.detail').innerText"))
+	secret := readValue(t, ctx, chromedp.Evaluate[string]("document.querySelector('.detail').innerText"))
 
 	perform(t, ctx, chromedp.Navigate(admin+"?kind=users"), chromedp.WaitVisible(chromedp.ID("id")), chromedp.Focus(chromedp.ID("id")),
 		chromedp.KeyEvent("bernadette"+kb.Tab+"Bernadette Bauer"+kb.Enter), chromedp.WaitVisible("//h1[text()='Password for bernadette']"))

@@ -104,11 +104,11 @@ OIDCUnAuthAction auth true
 `, folder, issuer, address, apacheModules, modules.String())
 }
 
-// apacheBehind starts a gateway, and Apache as its client.
-func apacheBehind(t *testing.T) (g *gateway, site string) {
+// startApacheClient starts a gateway, and Apache as its client.
+func startApacheClient(t *testing.T) (g *gateway, site string) {
 	t.Helper()
 	address := mustFreeAddress(t)
-	g = ownGateway(t, "gateway-apache", fhirServer.address, "client demo-service {", fmt.Sprintf(`client apache {
+	g = startTestGateway(t, "gateway-apache", fhirServer.address, "client demo-service {", fmt.Sprintf(`client apache {
 			secret secret-of-apache
 			redirect_uri http://%[1]s/callback
 			post_logout_redirect_uri http://%[1]s/signed-out
@@ -135,7 +135,7 @@ func (p *person) signInToApache(t *testing.T, site string) string {
 
 // Debian's mod_auth_openidc works as a relying party: sign-in, claims, sign-out.
 func TestApache(t *testing.T) {
-	g, site := apacheBehind(t)
+	g, site := startApacheClient(t)
 	p := g.newPerson(t)
 	away := p.signInToApache(t, site)
 	page := p.get(t, site).is(t, http.StatusOK)
@@ -163,7 +163,7 @@ func TestApache(t *testing.T) {
 
 // Signing out at the gateway also signs the user out at Apache (OpenID Connect Back-Channel Logout 1.0).
 func TestApacheBackChannelLogout(t *testing.T) {
-	g, site := apacheBehind(t)
+	g, site := startApacheClient(t)
 	p := g.newPerson(t)
 	p.signInToApache(t, site)
 	p.get(t, site).is(t, http.StatusOK)

@@ -101,7 +101,7 @@ func TestAuthorizeMethods(t *testing.T) {
 
 // checkPageHeaders checks the headers that prevent framing, caching and scripting by other sites (RFC 9700
 // §4.16).
-func checkPageHeaders(t *testing.T, page answer) {
+func checkPageHeaders(t *testing.T, page httpResponse) {
 	t.Helper()
 	policy := page.header.Get("Content-Security-Policy")
 	for _, part := range []string{"frame-ancestors 'none'", "default-src 'none'"} {

@@ -21,7 +21,7 @@ func checkAccessible(t *testing.T, ctx context.Context) {
 	if err != nil {
 		t.Fatalf("was npm ci run in e2e/node? %v", err)
 	}
-	found := read(t, ctx, chromedp.Evaluate[[]string](string(script)+";\n"+axe, chromedp.EvalAwaitPromise))
+	found := readValue(t, ctx, chromedp.Evaluate[[]string](string(script)+";\n"+axe, chromedp.EvalAwaitPromise))
 	for _, violation := range found {
 		t.Error(violation)
 	}

@@ -56,7 +56,7 @@ var mayWrite = []string{"patient/*.rs user/*.rs demo.read", "patient/*.rs user/*
 
 // The FHIR API works through the gateway.
 func TestFHIR(t *testing.T) {
-	g := ownGateway(t, "fhir", fhirServer.address, mayWrite...)
+	g := startTestGateway(t, "fhir", fhirServer.address, mayWrite...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
 	const adams = `{"resourceType":"Patient","name":[{"family":"Adams","given":["Eve"]}],"gender":"female"}`
 
@@ -143,7 +143,7 @@ func TestBackendStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.process.stop)
-	g := ownGateway(t, "gateway-backend-stopped", own.address)
+	g := startTestGateway(t, "gateway-backend-stopped", own.address)
 	token := g.serviceToken(t)
 	g.fhir(t, token, http.MethodGet, "Patient", "").is(t, http.StatusOK)
 	own.process.stop()

@@ -57,8 +57,8 @@ func perform(t *testing.T, ctx context.Context, steps ...step) {
 	}
 }
 
-// read returns a value from the browser.
-func read[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
+// readValue returns a value from the browser.
+func readValue[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, what)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestBrowserSignIn(t *testing.T) {
 		chromedp.KeyEvent(userName+kb.Tab+"wrong"+kb.Enter), // the user name field has the focus
 		chromedp.WaitVisible(chromedp.CSS("[role=alert]")),
 	)
-	if typed := read(t, ctx, chromedp.Value(chromedp.ID("username"))); typed != userName {
+	if typed := readValue(t, ctx, chromedp.Value(chromedp.ID("username"))); typed != userName {
 		t.Errorf("after a wrong password the name is %q, want %q again", typed, userName)
 	}
 	perform(t, ctx,
@@ -118,12 +118,12 @@ func TestBrowserSignIn(t *testing.T) {
 
 	t.Run("no script can read the cookies", func(t *testing.T) {
 		perform(t, ctx, chromedp.Navigate(example.issuer+"/.well-known/openid-configuration"))
-		if cookies := read(t, ctx, chromedp.Evaluate[string]("document.cookie")); cookies != "" {
+		if cookies := readValue(t, ctx, chromedp.Evaluate[string]("document.cookie")); cookies != "" {
 			t.Errorf("document.cookie is %q", cookies)
 		}
 	})
 	t.Run("signed in, a click is enough", func(t *testing.T) {
-		ctx := soon(t, ctx)
+		ctx := withShortTimeout(t, ctx)
 		perform(t, ctx, chromedp.Navigate(app.AuthCodeURL("again")), chromedp.WaitVisible("//h1[text()='Continue to Demo App?']"))
 		select {
 		case early := <-landed:
@@ -169,7 +169,7 @@ func screen(width int64, scheme string) step {
 // screenshot saves the visible page to out/name.png.
 func screenshot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
-	png := read(t, ctx, chromedp.CaptureScreenshot())
+	png := readValue(t, ctx, chromedp.CaptureScreenshot())
 	if err := os.WriteFile(filepath.Join(outFolder, name+".png"), png, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestTruncatedDefinitions(t *testing.T) {
 		}
 	}
 	write(colours)
-	g := ownGateway(t, "gateway-definitions", fhirServer.address, "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}")
+	g := startTestGateway(t, "gateway-definitions", fhirServer.address, "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}")
 	token := g.serviceToken(t)
 	expands := func(t *testing.T) {
 		t.Helper()

@@ -25,7 +25,7 @@ func TestFederatedBrowser(t *testing.T) {
 	app.RedirectURL = callback
 	signIn := app.AuthCodeURL("from the browser", oauth2.S256ChallengeOption(verifier))
 
-	pageLooks(t, ctx, "signin-idp", signIn, "//a[text()='General Hospital']", checkSignInPage)
+	checkPageLooks(t, ctx, "signin-idp", signIn, "//a[text()='General Hospital']", checkSignInPage)
 	perform(t, ctx,
 		chromedp.Navigate(signIn),
 		chromedp.Click("//a[text()='General Hospital']"),
@@ -47,13 +47,13 @@ func TestFederatedBrowser(t *testing.T) {
 	}
 
 	logout := g.issuer + "/oauth2/logout?" + url.Values{"client_id": {"demo-app"}, "post_logout_redirect_uri": {callback}}.Encode()
-	pageLooks(t, ctx, "signout", logout, "//h1[text()='Sign out?']", func(t *testing.T, page measured) {
+	checkPageLooks(t, ctx, "signout", logout, "//h1[text()='Sign out?']", func(t *testing.T, page pageMeasurements) {
 		if page.Forms != 1 {
 			t.Errorf("%d forms", page.Forms)
 		}
 	})
 	t.Run("signing out leads by the provider back to the app", func(t *testing.T) {
-		ctx := soon(t, ctx)
+		ctx := withShortTimeout(t, ctx)
 		perform(t, ctx,
 			chromedp.Navigate(logout),
 			chromedp.Click("//button[text()='Sign out']"),
@@ -67,7 +67,7 @@ func TestFederatedBrowser(t *testing.T) {
 		perform(t, ctx, chromedp.Navigate(signIn), chromedp.WaitVisible("//h1[text()='Sign in']")) // no user is signed in
 	})
 	t.Run("an e-mail address leads to its domain's provider", func(t *testing.T) {
-		ctx := soon(t, newBrowser(t))
+		ctx := withShortTimeout(t, newBrowser(t))
 		perform(t, ctx,
 			chromedp.Navigate(signIn),
 			chromedp.WaitVisible("//h1[text()='Sign in']"),
@@ -77,8 +77,8 @@ func TestFederatedBrowser(t *testing.T) {
 	})
 }
 
-// soon limits the wait, because a page that is not shown soon is never shown.
-func soon(t *testing.T, ctx context.Context) context.Context {
+// withShortTimeout limits the wait, because a page that is not shown soon is never shown.
+func withShortTimeout(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	t.Cleanup(cancel)

@@ -69,7 +69,7 @@ func (p *person) isSignedOut(t *testing.T, idp string, provider oidcProvider) {
 	if end := p.get(t, app.AuthCodeURL("gateway")).location(t); end.Path != "/oauth2/login" {
 		t.Errorf("the gateway sends to %s, want its sign-in page", end)
 	}
-	if page := p.walk(t, app.AuthCodeURL("provider", by(idp)), provider.issuer+"/interaction/", nil); page == nil {
+	if page := p.walk(t, app.AuthCodeURL("provider", withIDP(idp)), provider.issuer+"/interaction/", nil); page == nil {
 		t.Error("the provider does not ask")
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // check checks properties of every sign-in at a provider: the gateway issues the code and the tokens, and the
 // sub differs from the provider's identifiers of the person.
-func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubject string, want claims) {
+func (f federatedSignIn) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubject string, want claims) {
 	t.Helper()
 	t.Run("the code is ours", func(t *testing.T) {
 		query := f.end.Query()

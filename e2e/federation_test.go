@@ -21,7 +21,7 @@ const signedOut = "http://localhost:3000/signed-out"
 func federatedGateway(t *testing.T, name, address string, idps []string, edit ...string) *gateway {
 	t.Helper()
 	const client = "\t\tclient demo-app {\n"
-	return gatewayAt(t, name, address, fhirServer.address, append([]string{
+	return startTestGatewayAt(t, name, address, fhirServer.address, append([]string{
 		client, strings.Join(idps, "\n") + "\n" + client + "\t\t\tpost_logout_redirect_uri " + signedOut + " " + callback + "\n",
 	}, edit...)...)
 }
@@ -42,11 +42,13 @@ func mustFreeAddress(t *testing.T) string {
 	return address
 }
 
-// loopback replaces localhost with 127.0.0.1 in an address.
-func loopback(address string) string { return strings.Replace(address, "localhost", "127.0.0.1", 1) }
+// withLoopbackIP replaces localhost with 127.0.0.1 in an address.
+func withLoopbackIP(address string) string {
+	return strings.Replace(address, "localhost", "127.0.0.1", 1)
+}
 
-// federated contains the results of a sign-in at a provider for the demo app.
-type federated struct {
+// federatedSignIn contains the results of a sign-in at a provider for the demo app.
+type federatedSignIn struct {
 	end      *url.URL
 	token    *oauth2.Token
 	verified *oidc.IDToken
@@ -64,24 +66,26 @@ type claims struct {
 	FHIRUser          string `json:"fhirUser"`
 }
 
-// by selects an identity provider in an authorization request.
-func by(idp string) oauth2.AuthCodeOption { return oauth2.SetAuthURLParam("identity_provider", idp) }
+// withIDP selects an identity provider in an authorization request.
+func withIDP(idp string) oauth2.AuthCodeOption {
+	return oauth2.SetAuthURLParam("identity_provider", idp)
+}
 
 // signInBy signs the person in to the demo app at a provider, and fills in the provider's forms.
-func (p *person) signInBy(t *testing.T, idp string, typed url.Values) federated {
+func (p *person) signInBy(t *testing.T, idp string, typed url.Values) federatedSignIn {
 	t.Helper()
 	return p.gateway.federated(t, idp, func(start string) *url.URL { return p.walk(t, start, appCallback, typed) })
 }
 
 // federated signs a person in to the demo app at a provider, and returns all data that the app can request.
 // way leads from the authorization request to the redirect URI.
-func (g *gateway) federated(t *testing.T, idp string, way func(start string) *url.URL) federated {
+func (g *gateway) federated(t *testing.T, idp string, way func(start string) *url.URL) federatedSignIn {
 	t.Helper()
 	app, verifier := g.demoApp(t, "openid", "profile", "email", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
-	address := app.AuthCodeURL("s t/å&te", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier), by(idp))
-	f := federated{end: way(address)}
+	address := app.AuthCodeURL("s t/å&te", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier), withIDP(idp))
+	f := federatedSignIn{end: way(address)}
 	var err error
-	othersHear() // current claims of the provider
+	awaitPropagation() // current claims of the provider
 	if f.token, err = app.Exchange(g.context(t), f.end.Query().Get("code"), oauth2.VerifierOption(verifier)); err != nil {
 		t.Fatalf("%v, at %s", err, f.end)
 	}

@@ -10,7 +10,7 @@ import (
 // A gateway signs people in at another gateway, which has a certificate from its own CA.
 func TestGatewayBehindGateway(t *testing.T) {
 	address := mustFreeAddress(t)
-	upstream := federatedGateway(t, "gateway-upstream", loopback(mustFreeAddress(t)), []string{
+	upstream := federatedGateway(t, "gateway-upstream", withLoopbackIP(mustFreeAddress(t)), []string{
 		"\t\tclient downstream {\n\t\t\tsecret downstream-secret\n\t\t\tredirect_uri https://" + address + "/oauth2/callback/upstream\n\t\t}",
 	})
 	// Go also reads the system's certificates from this file, in servers that are started from now on.

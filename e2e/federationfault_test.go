@@ -22,18 +22,18 @@ type federationFault struct {
 	err, description string
 }
 
-// failing returns a function that sets a fault of an endpoint.
-func failing(e providertest.Endpoint, f providertest.Fault) func(*testing.T, *providertest.Provider) {
-	return func(_ *testing.T, p *providertest.Provider) { p.Fail(e, f) }
+// failingEndpoint returns a function that sets a fault of an endpoint.
+func failingEndpoint(e providertest.Endpoint, f providertest.Fault) func(*testing.T, *providertest.Provider) {
+	return func(_ *testing.T, p *providertest.Provider) { p.SetFault(e, f) }
 }
 
-// dropping returns a function that makes an endpoint's host drop SYNs.
-func dropping(e providertest.Endpoint) func(*testing.T, *providertest.Provider) {
-	return func(t *testing.T, p *providertest.Provider) { p.Drop(t, e) }
+// droppingEndpoint returns a function that makes an endpoint's host drop SYNs.
+func droppingEndpoint(e providertest.Endpoint) func(*testing.T, *providertest.Provider) {
+	return func(t *testing.T, p *providertest.Provider) { p.DropPackets(t, e) }
 }
 
-// forging returns a function that invalidates ID tokens.
-func forging(change func(*providertest.IDToken)) func(*testing.T, *providertest.Provider) {
+// forgingIDToken returns a function that invalidates ID tokens.
+func forgingIDToken(change func(*providertest.IDToken)) func(*testing.T, *providertest.Provider) {
 	return func(_ *testing.T, p *providertest.Provider) {
 		p.Change(func(s *providertest.Settings) { s.IDToken = change })
 	}
@@ -42,29 +42,29 @@ func forging(change func(*providertest.IDToken)) func(*testing.T, *providertest.
 // federationFaults are the rows of the interface's table, each with a fault that causes it, and faults that
 // are not in the table: server_error without a description.
 var federationFaults = []federationFault{
-	{"token endpoint hangs", "oidc", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"token endpoint drops SYNs", "oidc", dropping(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"keys hang", "oidc", failing(providertest.Keys, providertest.Silent), "invalid_request", "Timeout in calling jwks uri"},
-	{"keys drop SYNs", "oidc", dropping(providertest.Keys), "invalid_request", "Timeout in calling jwks uri"},
-	{"token endpoint answers 500", "oidc", failing(providertest.Token, providertest.Status(http.StatusInternalServerError)), "invalid_request", "General Hospital Error - 500 error getting token"},
-	{"token endpoint answers 400", "oidc", failing(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
-	{"Google answers 400", "google", failing(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "Google Error - 400 invalid_grant"},
-	{"Google's token endpoint hangs", "google", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-	{"token endpoint resets", "oidc", failing(providertest.Token, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
-	{"token endpoint resets in the middle", "oidc", failing(providertest.Token, providertest.Reset), "invalid_request", "Connection reset"},
-	{"token endpoint stalls", "oidc", failing(providertest.Token, providertest.Stall), "invalid_request", "Read timed out"},
-	{"token endpoint drips", "oidc", failing(providertest.Token, providertest.Drip), "invalid_request", "Read timed out"},
-	{"discovery hangs", "oidc", failing(providertest.Discovery, providertest.Silent), "invalid_request", "Read timed out"},
-	{"HTML instead of JSON", "oidc", failing(providertest.Token, providertest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
-	{"unknown key", "oidc", forging(providertest.UnknownKey), "server_error", ""},
-	{"alg none", "oidc", forging(providertest.AlgorithmNone), "server_error", ""},
-	{"wrong nonce", "oidc", forging(providertest.WrongNonce), "server_error", ""},
-	{"HS256 with the public key", "oidc", forging(providertest.HS256WithPublicKey), "server_error", ""},
-	{"wrong audience", "oidc", forging(providertest.WrongAudience), "server_error", ""},
-	{"wrong issuer", "oidc", forging(providertest.WrongIssuer), "server_error", ""},
-	{"expired", "oidc", forging(providertest.Expired), "server_error", ""},
-	{"another's azp", "oidc", forging(providertest.OtherAuthorizedParty), "server_error", ""},
-	{"10 MB of JSON", "oidc", failing(providertest.Token, providertest.Huge), "server_error", ""},
+	{"token endpoint hangs", "oidc", failingEndpoint(providertest.Token, providertest.NeverRespond), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint drops SYNs", "oidc", droppingEndpoint(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"keys hang", "oidc", failingEndpoint(providertest.Keys, providertest.NeverRespond), "invalid_request", "Timeout in calling jwks uri"},
+	{"keys drop SYNs", "oidc", droppingEndpoint(providertest.Keys), "invalid_request", "Timeout in calling jwks uri"},
+	{"token endpoint answers 500", "oidc", failingEndpoint(providertest.Token, providertest.Status(http.StatusInternalServerError)), "invalid_request", "General Hospital Error - 500 error getting token"},
+	{"token endpoint answers 400", "oidc", failingEndpoint(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
+	{"Google answers 400", "google", failingEndpoint(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "Google Error - 400 invalid_grant"},
+	{"Google's token endpoint hangs", "google", failingEndpoint(providertest.Token, providertest.NeverRespond), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint resets", "oidc", failingEndpoint(providertest.Token, providertest.ResetConnection), "invalid_request", "Connection reset"},
+	{"token endpoint resets in the middle", "oidc", failingEndpoint(providertest.Token, providertest.ResetMidResponse), "invalid_request", "Connection reset"},
+	{"token endpoint stalls", "oidc", failingEndpoint(providertest.Token, providertest.StallBody), "invalid_request", "Read timed out"},
+	{"token endpoint drips", "oidc", failingEndpoint(providertest.Token, providertest.DripBytes), "invalid_request", "Read timed out"},
+	{"discovery hangs", "oidc", failingEndpoint(providertest.Discovery, providertest.NeverRespond), "invalid_request", "Read timed out"},
+	{"HTML instead of JSON", "oidc", failingEndpoint(providertest.Token, providertest.SendHTML), "invalid_request", "General Hospital Error - 200 error getting token"},
+	{"unknown key", "oidc", forgingIDToken(providertest.UnknownKey), "server_error", ""},
+	{"alg none", "oidc", forgingIDToken(providertest.AlgorithmNone), "server_error", ""},
+	{"wrong nonce", "oidc", forgingIDToken(providertest.WrongNonce), "server_error", ""},
+	{"HS256 with the public key", "oidc", forgingIDToken(providertest.HS256WithPublicKey), "server_error", ""},
+	{"wrong audience", "oidc", forgingIDToken(providertest.WrongAudience), "server_error", ""},
+	{"wrong issuer", "oidc", forgingIDToken(providertest.WrongIssuer), "server_error", ""},
+	{"expired", "oidc", forgingIDToken(providertest.ExpiredToken), "server_error", ""},
+	{"another's azp", "oidc", forgingIDToken(providertest.OtherAuthorizedParty), "server_error", ""},
+	{"10 MB of JSON", "oidc", failingEndpoint(providertest.Token, providertest.SendHugeJSON), "server_error", ""},
 }
 
 // Failing providers, each with another fault, are configured at one gateway.
@@ -84,7 +84,7 @@ func TestFederationFaults(t *testing.T) {
 	for i, fault := range federationFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			person := g.newPerson(t)
-			end := person.walk(t, app.AuthCodeURL("s t/å&te", by(fmt.Sprintf("fault-%d", i))), appCallback, nil)
+			end := person.walk(t, app.AuthCodeURL("s t/å&te", withIDP(fmt.Sprintf("fault-%d", i))), appCallback, nil)
 			query := end.Query()
 			if query.Get("error") != fault.err || query.Get("error_description") != fault.description {
 				t.Errorf("%s %q, want %s %q", query.Get("error"), query.Get("error_description"), fault.err, fault.description)

@@ -67,9 +67,9 @@ func TestFHIRClient(t *testing.T) {
 			}
 			a.open(t, address, test.user)
 			if test.user == userName && test.launch == "" {
-				perform(t, soon(t, ctx), chromedp.WaitVisible("//strong[text()='Nora Ashby']"), chromedp.Click("//button[contains(., 'Nora Ashby')]"))
+				perform(t, withShortTimeout(t, ctx), chromedp.WaitVisible("//strong[text()='Nora Ashby']"), chromedp.Click("//button[contains(., 'Nora Ashby')]"))
 			}
-			perform(t, soon(t, ctx), chromedp.WaitVisible(chromedp.ID("ready")))
+			perform(t, withShortTimeout(t, ctx), chromedp.WaitVisible(chromedp.ID("ready")))
 			a.readsItsPatient(t, "p01", "Ashby")
 			a.seesNobodyElse(t, "p02")
 			if !test.noRefresh {
@@ -115,7 +115,7 @@ type launchedApp struct {
 // open opens the app and signs a user in.
 func (a *launchedApp) open(t *testing.T, address, user string) {
 	t.Helper()
-	perform(t, soon(t, a.ctx),
+	perform(t, withShortTimeout(t, a.ctx),
 		chromedp.Navigate(address), chromedp.WaitVisible(chromedp.ID("username")),
 		chromedp.Evaluate[chromedp.Void]("username.select()"), // a launch for a user prefills the user name
 		chromedp.KeyEvent(user+kb.Tab+userPassword+kb.Enter),
@@ -125,7 +125,7 @@ func (a *launchedApp) open(t *testing.T, address, user string) {
 // asks evaluates a script in the app and returns the result, or the error as a text.
 func (a *launchedApp) asks(t *testing.T, script string) string {
 	t.Helper()
-	return read(t, soon(t, a.ctx), chromedp.Evaluate[string]("(async () => String(await ("+script+")))().catch((e) => 'failed: ' + e.message)", chromedp.EvalAwaitPromise))
+	return readValue(t, withShortTimeout(t, a.ctx), chromedp.Evaluate[string]("(async () => String(await ("+script+")))().catch((e) => 'failed: ' + e.message)", chromedp.EvalAwaitPromise))
 }
 
 // readsItsPatient checks that the app can read its patient's complete record.

@@ -10,7 +10,7 @@ import (
 // With a FHIR server that stores value sets but cannot expand them, $expand reflects each write through the
 // gateway immediately.
 func TestBackendStoresOnly(t *testing.T) {
-	g := ownGateway(t, "storesonly", fhirServer.address, append(mayWrite, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")...)
+	g := startTestGateway(t, "storesonly", fhirServer.address, append(mayWrite, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
 	const system, url, outer = "https://stored.example/cs", "https://stored.example/vs", "https://stored.example/outer"
 	codeSystem := `{"resourceType":"CodeSystem","url":"` + system + `","status":"active","content":"complete","concept":[{"code":"a","display":"Alpha"},{"code":"b","display":"Beta"}]}`
@@ -35,15 +35,15 @@ func TestBackendStoresOnly(t *testing.T) {
 	want("Alpha", "Beta")
 	only := `{"system":"` + system + `","concept":[{"code":"b"}]}`
 	g.fhir(t, token, http.MethodPut, "ValueSet/"+stored.ID, compose(`"id":"`+stored.ID+`",`, url, only)).is(t, http.StatusOK)
-	othersHear()
+	awaitPropagation()
 	want("Beta")
 }
 
 // A gateway can be the terminology server of another gateway.
 func TestUpstreamGateway(t *testing.T) {
-	tx := ownGateway(t, "tx", fhirServer.address, "\t\tfhir_bearer\n\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\toperations all\n\t\t}\n")
+	tx := startTestGateway(t, "tx", fhirServer.address, "\t\tfhir_bearer\n\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\toperations all\n\t\t}\n")
 	upstream := " " + tx.issuer + "/fhir/R4 {\n\t\t\t\ttls_ca " + tx.rootFile + "\n\t\t\t\tttl 10m\n\t\t\t}\n"
-	g := ownGateway(t, "front", fhirServer.address, "\t\tfhir_expand\n",
+	g := startTestGateway(t, "front", fhirServer.address, "\t\tfhir_expand\n",
 		"\t\tfhir_expand {\n\t\t\tcore off\n\t\t\toperations all\n\t\t\troute http://hl7.org/fhir"+upstream+"\t\t\tstale 1h\n\t\t}\n")
 	token := g.userToken(t, "openid", "user/*.rs").AccessToken
 	var got expansion

@@ -26,19 +26,19 @@ var fullStores = []struct {
 }{
 	{"redis at maxmemory", func(t *testing.T) (store.Store, func()) {
 		server := startRedis(t)
-		r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds})
+		r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: store.MirroredKinds, UnboundedKinds: store.UnboundedKinds})
 		return r, func() { server.do(t, "CONFIG", "SET", "maxmemory", "1") }
 	}},
 	{"redis at max_entries", func(t *testing.T) (store.Store, func()) {
 		r := openRedis(t, redisstore.Options{
-			Address: startRedis(t).address(), MaxEntries: maxInFullStore, SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds,
+			Address: startRedis(t).address(), MaxEntries: maxInFullStore, SubscribedKinds: store.MirroredKinds, UnboundedKinds: store.UnboundedKinds,
 		})
 		return r, func() { fillStore(t, r) }
 	}},
 	{"postgres at max_entries", func(t *testing.T) (store.Store, func()) {
 		p := openPostgres(t, postgresstore.Config{
 			DSN: startPostgres(t).dsn(""), Table: postgresTable(), MaxEntries: maxInFullStore, Timeout: 10 * time.Second,
-			SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds,
+			SubscribedKinds: store.MirroredKinds, UnboundedKinds: store.UnboundedKinds,
 		})
 		return p, func() { fillStore(t, p) }
 	}},
@@ -70,27 +70,27 @@ func TestFullStore(t *testing.T) {
 			})
 			b := authorizetest.NewBrowser(t, server)
 			other := authorizetest.NewBrowser(t, server)
-			first, second := b.Tokens(authorizetest.OfflineAccess(nil)), other.Tokens(authorizetest.OfflineAccess(nil))
-			third := authorizetest.NewBrowser(t, server).Tokens(authorizetest.OfflineAccess(nil))
+			first, second := b.Tokens(authorizetest.WithOfflineAccess(nil)), other.Tokens(authorizetest.WithOfflineAccess(nil))
+			third := authorizetest.NewBrowser(t, server).Tokens(authorizetest.WithOfflineAccess(nil))
 			fill()
 			if err := s.Add(t.Context(), "session:new", nil, time.Minute); !errors.Is(err, store.ErrFull) {
 				t.Fatalf("a new entry: %v", err)
 			}
-			refreshed := b.Refresh(first.Refresh, nil)
-			for name, token := range map[string]string{"a refresh token": second.Refresh, "an access token": refreshed.AccessToken} {
-				if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+			refreshed := b.Refresh(first.RefreshToken, nil)
+			for name, token := range map[string]string{"a refresh token": second.RefreshToken, "an access token": refreshed.AccessToken} {
+				if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
 					t.Errorf("revoking %s: %d %s", name, r.StatusCode, authorizetest.Body(t, r))
 				}
 			}
 			r := b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {refreshed.IDToken}}.Encode())
-			if r.StatusCode != http.StatusOK || b.SignedIn() {
-				t.Errorf("logout: %d, signed in: %t", r.StatusCode, b.SignedIn())
+			if r.StatusCode != http.StatusOK || b.HasSession() {
+				t.Errorf("logout: %d, signed in: %t", r.StatusCode, b.HasSession())
 			}
 			if _, err := server.RevokeGrants(t.Context(), "alice", ""); err != nil {
 				t.Errorf("ending all grants: %v", err)
 			}
 			for name, token := range map[string]string{"one that was ended": third.AccessToken, "one that was revoked": refreshed.AccessToken} {
-				if b.TokenWorks(token) {
+				if b.IsTokenValid(token) {
 					t.Errorf("%s works", name)
 				}
 			}
@@ -103,7 +103,7 @@ func TestFullStore(t *testing.T) {
 func TestRedisFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: []string{"revoked"}, Unbounded: []string{"revoked"}})
+	r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: []string{"revoked"}, UnboundedKinds: []string{"revoked"}})
 	server.do(t, "XADD", "fhir:!changes", "*", "foo", "bar")
 	server.do(t, "XADD", "fhir:!changes", "*", "k", "v", "v", "no expiry")
 	server.do(t, "CONFIG", "SET", "maxmemory", "1")

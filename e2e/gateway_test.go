@@ -104,29 +104,29 @@ func newClient(roots *x509.CertPool) *http.Client {
 		Transport: &http.Transport{
 			TLSClientConfig:   &tls.Config{RootCAs: roots},
 			ForceAttemptHTTP2: true,
-			DialContext:       dialOwn,
+			DialContext:       dialLocal,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// dialOwn maps names of [ownDomain] to this machine, as --host-resolver-rules does in browsers.
-func dialOwn(ctx context.Context, network, address string) (net.Conn, error) {
+// dialLocal maps names of [ownDomain] to this machine, as --host-resolver-rules does in browsers.
+func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ownDomain) {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// ownGateway starts a gateway for one test: Caddyfile.example on a free port, changed by edit, in front of a backend
+// startTestGateway starts a gateway for one test: Caddyfile.example on a free port, changed by edit, in front of a backend
 // at an address.
-func ownGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
+func startTestGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
 	t.Helper()
-	return gatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
+	return startTestGatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
 }
 
-// gatewayAt is like ownGateway, but at a given address.
-func gatewayAt(t *testing.T, name, address, backendAddress string, edit ...string) *gateway {
+// startTestGatewayAt is like startTestGateway, but at a given address.
+func startTestGatewayAt(t *testing.T, name, address, backendAddress string, edit ...string) *gateway {
 	t.Helper()
 	home := t.TempDir()
 	file := filepath.Join(home, "Caddyfile")

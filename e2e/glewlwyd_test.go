@@ -33,7 +33,7 @@ func startGlewlwyd(t *testing.T) glewlwyd {
 	}
 	database := filepath.Join(t.TempDir(), "database")
 	makeGlewlwydDatabase(t, database)
-	address := loopback(mustFreeAddress(t))
+	address := withLoopbackIP(mustFreeAddress(t))
 	_, port, _ := net.SplitHostPort(address)
 	p := glewlwyd{"http://" + address}
 	running, err := startProcess("glewlwyd", []string{

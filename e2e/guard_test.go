@@ -31,20 +31,20 @@ type guarded struct {
 	tokens  map[guardHolder]string
 }
 
-// guardOf starts a gateway in front of a server, with further lines in its fhir_bearer block.
-func guardOf(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
+// startGuarded starts a gateway in front of a server, with further lines in its fhir_bearer block.
+func startGuarded(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
 	t.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
 	key, issuer := newKey(t), providertest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
-	issuer.Fail(providertest.Keys, providertest.JSON(http.StatusOK, keys))
-	g := ownGateway(t, "gateway-"+name, address, "/fhir/R4", "/"+path,
+	issuer.SetFault(providertest.Keys, providertest.JSON(http.StatusOK, keys))
+	g := startTestGateway(t, "gateway-"+name, address, "/fhir/R4", "/"+path,
 		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\t"+strings.Join(append([]string{"trust " + issuer.Issuer}, lines...), "\n\t\t\t")+"\n\t\t}\n")
 	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}
 }
 
-// ownHAPI starts a server with its own database, for tests that count resources.
-func ownHAPI(t *testing.T, name string) *hapi {
+// startSeparateHAPI starts a server with its own database, for tests that count resources.
+func startSeparateHAPI(t *testing.T, name string) *hapi {
 	t.Helper()
 	needHAPI(t)
 	if err := buildHAPI(); err != nil {
@@ -91,7 +91,7 @@ func (g *guarded) token(t *testing.T, who guardHolder) string {
 }
 
 // send sends a request with a holder's token, and name and value pairs of headers.
-func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string, headers ...string) answer {
+func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string, headers ...string) httpResponse {
 	t.Helper()
 	a, err := g.trySend(t, g.token(t, who), method, path, body, headers...)
 	if err != nil {
@@ -101,14 +101,14 @@ func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string,
 }
 
 // trySend is like send, but with a token, for goroutines. The path may also be a whole URL, such as a page link.
-func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (answer, error) {
+func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (httpResponse, error) {
 	address := path
 	if !strings.HasPrefix(path, g.base) {
 		address = g.base + "/" + path
 	}
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/fhir+json")

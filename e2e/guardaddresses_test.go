@@ -26,12 +26,12 @@ func TestGuardAddresses(t *testing.T) {
 		t.Run(server.name, func(t *testing.T) {
 			f := frontOf(t, h.fhirAPI)
 			f.naming, f.compress = server.naming(f.base), server.compress
-			g := guardOf(t, "addresses-"+strings.ReplaceAll(server.name[:6], " ", "-"), f.fhirAPI)
+			g := startGuarded(t, "addresses-"+strings.ReplaceAll(server.name[:6], " ", "-"), f.fhirAPI)
 			internal := []string{
 				strings.TrimSuffix(strings.TrimPrefix(f.base, "http://"), "/fhir"), strings.TrimPrefix(h.base, "http://"),
 				"http://" + strings.TrimPrefix(g.gateway.issuer, "https://"),
 			}
-			for name, who := range holdersOf(w) {
+			for name, who := range holdersByScope(w) {
 				first := server.name == "by its own address"
 				if name != "system" && !first {
 					continue // the first server is tested with all scopes
@@ -51,7 +51,7 @@ func TestGuardAddresses(t *testing.T) {
 					if a.status == http.StatusBadGateway && server.compress {
 						continue // the guard may reject compressed responses
 					}
-					text := textOf(answer{header: a.header}) + string(uncompressed(t, a))
+					text := responseText(httpResponse{header: a.header}) + string(uncompressed(t, a))
 					for _, address := range internal {
 						if at := strings.Index(text, address); at >= 0 {
 							t.Errorf("%s: %s shows %s: …%.200s", name, w.template(request), address, w.template(text[max(0, at-80):]))

@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// textOf returns the headers and body of a response as text.
-func textOf(a answer) string {
+// responseText returns the headers and body of a response as text.
+func responseText(a httpResponse) string {
 	var text strings.Builder
 	_ = a.header.Write(&text)
 	return text.String() + "\n" + string(a.body)
 }
 
-// around returns the text around a word.
-func around(text, word string) string {
+// excerptAround returns the text around a word.
+func excerptAround(text, word string) string {
 	at := strings.Index(text, word)
 	return text[max(0, at-300):min(len(text), at+300)]
 }
@@ -75,8 +75,8 @@ var (
 	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
 )
 
-// toCompare returns a response as text without the parts that differ between any two responses.
-func toCompare(a answer, victim string) string {
+// comparableText returns a response as text without the parts that differ between any two responses.
+func comparableText(a httpResponse, victim string) string {
 	header := a.header.Clone()
 	for _, name := range passingHeaders {
 		header.Del(name)
@@ -84,9 +84,9 @@ func toCompare(a answer, victim string) string {
 	if bundleID.Match(a.body) {
 		header.Del("Last-Modified") // time when HAPI created the Bundle
 	}
-	text := textOf(answer{a.status, header, bundleID.ReplaceAll(a.body, []byte("$1$2"))})
+	text := responseText(httpResponse{a.status, header, bundleID.ReplaceAll(a.body, []byte("$1$2"))})
 	text = sealedPage.ReplaceAllString(text, "_page/x")
-	return fmt.Sprint(a.status) + "\n" + guardattack.Absent(text, victim)
+	return fmt.Sprint(a.status) + "\n" + guardattack.ReplaceToken(text, victim)
 }
 
 // firstDifference returns the position where two texts start to differ.

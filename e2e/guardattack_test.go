@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// attackedAs is a holder of a token who attacks, with the permitted content of its responses.
-type attackedAs struct {
+// attackHolder is a holder of a token who attacks, with the permitted content of its responses.
+type attackHolder struct {
 	guardPrincipal
 	token    string
 	attacker *guardattack.Attacker
@@ -28,11 +28,11 @@ type attackedAs struct {
 }
 
 // attackers returns the principals as attackers, each with its own attacks.
-func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackedAs {
+func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackHolder {
 	t.Helper()
-	var all []*attackedAs
+	var all []*attackHolder
 	for i, p := range principals {
-		as := &attackedAs{guardPrincipal: p, token: g.token(t, p.holder), allowed: g.oracle.allowed(t, p.grants, "rs"), tokens: map[string]bool{}}
+		as := &attackHolder{guardPrincipal: p, token: g.token(t, p.holder), allowed: g.oracle.allowed(t, p.grants, "rs"), tokens: map[string]bool{}}
 		as.attacker = guardattack.NewAttacker(g.world, g.capabilities, g.world.Patients[0], *guardSeed<<16+uint64(i))
 		for _, grant := range p.grants {
 			as.attacker.Types = append(as.attacker.Types, grant.types...)
@@ -79,7 +79,7 @@ type attackRun struct {
 // attackFaults is the maximum number of reported faults per kind.
 const attackFaults = 5
 
-func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail string) {
+func (r *attackRun) fault(as *attackHolder, a guardattack.Attack, kind, detail string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.faults[kind]++; r.faults[kind] <= attackFaults {
@@ -89,7 +89,7 @@ func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail str
 
 // send sends an attack and counts it. HAPI closes the connection of a rejected request before having read its whole
 // body, sometimes while the next request is being sent. Such a request gets 502, and is resent as an app would do.
-func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
+func (r *attackRun) send(as *attackHolder, a guardattack.Attack) (httpResponse, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // status of an entry in a batch
 		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
@@ -98,7 +98,7 @@ func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 		return got, false // not a valid URL
 	}
 	if got.header.Get("Content-Encoding") == "gzip" {
-		got.body = unzipped(got.body)
+		got.body = decompress(got.body)
 	}
 	r.mu.Lock()
 	r.sent++
@@ -107,7 +107,7 @@ func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 	return got, true
 }
 
-func unzipped(body []byte) []byte {
+func decompress(body []byte) []byte {
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return body
@@ -139,12 +139,12 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 }
 
 // all sends the given number of pairs, distributed over the attackers and four senders.
-func (r *attackRun) all(attackers []*attackedAs, pairs int) {
+func (r *attackRun) all(attackers []*attackHolder, pairs int) {
 	type pair struct {
-		as *attackedAs
+		as *attackHolder
 		a  guardattack.Attack
 	}
-	var weighted []*attackedAs // attackers without permitted resources attack less often
+	var weighted []*attackHolder // attackers without permitted resources attack less often
 	for _, as := range attackers {
 		weighted = append(weighted, as)
 		if len(as.allowed) > 1 {
@@ -169,7 +169,7 @@ func (r *attackRun) all(attackers []*attackedAs, pairs int) {
 }
 
 // pair sends an attack, and the same attack on an absent resource.
-func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
+func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 	got, ok := r.send(as, a)
 	if !ok {
 		return
@@ -195,18 +195,18 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 			return
 		}
 	}
-	if is, would := toCompare(got, a.Victim), toCompare(absent, a.Victim); is != would {
+	if is, would := comparableText(got, a.Victim), comparableText(absent, a.Victim); is != would {
 		r.fault(as, a, "tells that a record is there", firstDifference(is, would))
 	}
 }
 
 // hasSucceeded reports whether a write, or a write within a batch, has succeeded.
-func hasSucceeded(a answer) bool {
+func hasSucceeded(a httpResponse) bool {
 	return a.status < 300 && (!bytes.Contains(a.body, []byte(`"batch-response"`)) || bytes.Contains(a.body, []byte(`"status":"2`)))
 }
 
 // check checks a response for data that must not be in it.
-func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
+func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpResponse) {
 	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server could not answer")) // for requests that are not FHIR
 	if got.status > http.StatusInternalServerError || got.status == http.StatusInternalServerError && !byServer {
 		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
@@ -216,14 +216,14 @@ func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
 	}
 	asked, _ := url.PathUnescape(a.String())
 	named := guardattack.Tokens([]byte(asked))
-	text := textOf(got)
+	text := responseText(got)
 	shown := resourcesIn(got.body)
 	if as.writes && len(as.allowed) > 0 { // resources in the response contain text of the writer
-		text = textOf(answer{header: got.header, body: withoutResources(got.body)})
+		text = responseText(httpResponse{header: got.header, body: withoutResources(got.body)})
 	}
 	for token := range guardattack.Tokens([]byte(text)) {
 		if !as.tokens[token] && !named[token] {
-			r.fault(as, a, "names what is not the patient's", token+" in "+around(text, token))
+			r.fault(as, a, "names what is not the patient's", token+" in "+excerptAround(text, token))
 			break
 		}
 	}

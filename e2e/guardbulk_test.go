@@ -39,7 +39,7 @@ func TestGuardBulkRequests(t *testing.T) {
 	h := hapiServer(t)
 	w := newTestPatients()
 	h.store(t, w.records(pairedRules[0].before+pairedRecords))
-	g := guardOf(t, "bulk", h.fhirAPI)
+	g := startGuarded(t, "bulk", h.fhirAPI)
 	jobs := map[string]string{}
 	holder := func(scope string) guardHolder {
 		return guardHolder{scope: scope, patient: w.names["{patient}"], fhirUser: w.text("Practitioner/{doctor}")}

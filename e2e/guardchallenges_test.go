@@ -23,7 +23,7 @@ func TestGuardChallenges(t *testing.T) {
 	h.store(t, w.records(`
 		Practitioner {doctor} "name":[{"family":"Doctor"}]
 		Patient {patient} "name":[{"family":"Plain"}]`))
-	g := guardOf(t, "challenges", h.fhirAPI)
+	g := startGuarded(t, "challenges", h.fhirAPI)
 	types := slices.Concat(compartmentTypes(), everybodys, []string{
 		"Binary", "Bundle", "Library", "Measure", "StructureDefinition", "PlanDefinition", "ActivityDefinition", "Subscription", "Task", "OperationDefinition",
 		"OrganizationAffiliation", "InsurancePlan", "MessageHeader", "VerificationResult", "Evidence", "GraphDefinition", "SearchParameter", "ValueSet", "Parameters", "Nonsense",
@@ -53,7 +53,7 @@ func TestGuardChallenges(t *testing.T) {
 					named++
 					missing := false
 					for one := range strings.FieldsSeq(match[1]) {
-						missing = missing || !heldScope(scope, one)
+						missing = missing || !coversScope(scope, one)
 					}
 					if !missing {
 						t.Errorf("%s: %s %s: %d names %s", scope, method, path, a.status, match[1])
@@ -75,15 +75,15 @@ func compartmentTypes() []string {
 		types = append(types, t[0])
 	}
 	for name := range strings.FieldsSeq("Account AdverseEvent Appointment Basic Claim Composition Coverage Device Group List Media Person Provenance QuestionnaireResponse RelatedPerson Schedule Specimen SupplyRequest VisionPrescription") {
-		if _, ok := compartment.Patient(name); ok {
+		if _, ok := compartment.PatientParameters(name); ok {
 			types = append(types, name)
 		}
 	}
 	return append(types, "Patient", "Provenance", "Group", "Person")
 }
 
-// heldScope reports whether the token's scopes together include all permissions of a scope.
-func heldScope(held, one string) bool {
+// coversScope reports whether the token's scopes together include all permissions of a scope.
+func coversScope(held, one string) bool {
 	level, rest, _ := strings.Cut(one, "/")
 	resourceType, permissions, _ := strings.Cut(rest, ".")
 	left := smartLetters(permissions)

@@ -24,11 +24,11 @@ type guardTest struct {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := &guardTest{world: guardattack.NewWorld("abcdefgh")}
-	h := ownHAPI(t, "hapi-guard")
+	h := startSeparateHAPI(t, "hapi-guard")
 	began := time.Now()
 	h.load(t, g.world.Records)
 	t.Logf("%d records in %v", len(g.world.Records), time.Since(began).Round(time.Second))
-	g.guarded = guardOf(t, "guard", h.fhirAPI)
+	g.guarded = startGuarded(t, "guard", h.fhirAPI)
 	g.oracle, g.capabilities = newGuardOracle(t, h.fhirAPI, g.world.Types()), h.capabilities(t)
 	t.Run("complete", g.testComplete)
 	t.Run("reads", g.testReads)

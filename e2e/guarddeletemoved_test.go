@@ -17,7 +17,7 @@ func TestGuardDeleteMoved(t *testing.T) {
 		Patient {patient} "name":[{"family":"x"}]
 		Patient {other} "name":[{"family":"x"}]`))
 	f := frontOf(t, h.fhirAPI)
-	g := guardOf(t, "moved", f.fhirAPI)
+	g := startGuarded(t, "moved", f.fhirAPI)
 	who := guardHolder{scope: "patient/*.cruds", patient: w.names["{patient}"]}
 	for _, of := range sortedTypes[:9] {
 		for _, moved := range []bool{false, true} {

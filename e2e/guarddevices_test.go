@@ -30,7 +30,7 @@ func (g *guardTest) testDevices(t *testing.T) {
 		{"take another's", "PUT", other.Reference(), strings.ReplaceAll(other.JSON, g.world.Patient(g.world.Patients[0]), patient), 404},
 		{"give one's own up", "PUT", own.Reference(), freed, 403},
 		{"give one's own up by a patch", "PATCH", own.Reference(), `[{"op":"remove","path":"/patient"}]`, 403},
-		{"change one's own", "PUT", own.Reference(), tagged(own.JSON, "en"), 200},
+		{"change one's own", "PUT", own.Reference(), withLanguage(own.JSON, "en"), 200},
 		{"create one's own", "POST", "Device", own.JSON, 201},
 		{"delete another's", "DELETE", other.Reference(), "", 404},
 	} {

@@ -15,7 +15,7 @@ func TestGuardExportFormats(t *testing.T) {
 	h := hapiServer(t)
 	w := newTestPatients()
 	h.store(t, w.records(pairedRules[1].before+pairedRecords))
-	g := guardOf(t, "formats", h.fhirAPI)
+	g := startGuarded(t, "formats", h.fhirAPI)
 	who := guardHolder{scope: "system/*.rs"}
 	jobs := map[string]string{}
 	for _, format := range []string{"", "application/fhir+ndjson", "application/ndjson", "ndjson"} {
@@ -61,7 +61,7 @@ func TestGuardExportFormats(t *testing.T) {
 }
 
 // jobEnd polls an export until it is complete.
-func (g *guarded) jobEnd(t *testing.T, who guardHolder, status string) answer {
+func (g *guarded) jobEnd(t *testing.T, who guardHolder, status string) httpResponse {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		a := g.send(t, who, http.MethodGet, status, "")

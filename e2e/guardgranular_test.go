@@ -41,7 +41,7 @@ func TestGuardGranular(t *testing.T) {
 		w.names["{"+name+"}"] = newUUID()
 	}
 	h.store(t, w.records(granularRecords))
-	g := guardOf(t, "granular", h.fhirAPI)
+	g := startGuarded(t, "granular", h.fhirAPI)
 	patient := func(scope string) guardHolder { return guardHolder{scope: scope, patient: w.names["{patient}"]} }
 	const whole, vital = "patient/*.rs", "patient/Observation.rs?category=http://c|vital patient/Provenance.rs"
 	for _, test := range []struct {
@@ -80,9 +80,9 @@ func TestGuardGranular(t *testing.T) {
 		resourceType, template, _ := strings.Cut(test.record, "/")
 		for _, path := range []string{"%s/%s", "%s/%s/_history/1", "%s/%s/_history", "%s?_id=%s"} {
 			path = fmt.Sprintf(path, resourceType, "{id}")
-			ask := func(id string) (answer, string) {
+			ask := func(id string) (httpResponse, string) {
 				a := g.send(t, who, http.MethodGet, strings.Replace(path, "{id}", id, 1), "")
-				return a, strings.ReplaceAll(w.comparable([]answer{a}), w.template(id), "(id)")
+				return a, strings.ReplaceAll(w.comparable([]httpResponse{a}), w.template(id), "(id)")
 			}
 			a, there := ask(w.text(template))
 			shown := strings.Contains(there, `"resourceType":"`+resourceType) && strings.Contains(string(a.body), `"id":"`+w.text(template))

@@ -12,7 +12,7 @@ func (g *guardTest) testInferno(t *testing.T) {
 	first := g.world.Patients[0]
 	id := g.world.Find(first, "Patient.self").ID
 	patient := func(scope string) guardHolder { return guardHolder{scope, id, "Patient/" + id} }
-	read := func(t *testing.T, who guardHolder, name string) answer {
+	read := func(t *testing.T, who guardHolder, name string) httpResponse {
 		t.Helper()
 		return g.send(t, who, http.MethodGet, g.world.Find(first, name).Reference(), "")
 	}
@@ -113,7 +113,7 @@ func (g *guardTest) testGranular(t *testing.T, group struct {
 // testRevoked revokes a token of the gateway, after which the API returns 401.
 func (g *guardTest) testRevoked(t *testing.T) {
 	token := g.gateway.userToken(t, "openid", "fhirUser", "user/*.rs").AccessToken
-	ask := func() answer {
+	ask := func() httpResponse {
 		a, err := g.trySend(t, token, http.MethodGet, g.world.Patient(g.world.Patients[0]), "")
 		if err != nil {
 			t.Fatal(err)

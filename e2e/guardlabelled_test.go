@@ -45,7 +45,7 @@ POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method
 func TestGuardLabelledLater(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
-	g := guardOf(t, "labelled", h.fhirAPI, pairedRules[1].rule)
+	g := startGuarded(t, "labelled", h.fhirAPI, pairedRules[1].rule)
 	w := newTestPatients()
 	h.store(t, w.records(`
 		Practitioner {doctor} "name":[{"family":"x"}]
@@ -56,7 +56,7 @@ func TestGuardLabelledLater(t *testing.T) {
 	h.store(t, w.records(`
 		Observation {pulse} `+vipLabel+`,"status":"amended","code":{"text":"{family}"},"subject":{"reference":"Patient/{patient}"}
 		Patient {denied} `+vipLabel+`,"name":[{"family":"{family}"}],"birthDate":"1950-01-02"`))
-	holders := holdersOf(w)
+	holders := holdersByScope(w)
 	holders["the patient herself"] = guardHolder{scope: "patient/*.cruds", patient: w.names["{denied}"]}
 	check := func(when string, labelled map[string]string) {
 		for reference, absent := range labelled {

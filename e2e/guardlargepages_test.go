@@ -27,14 +27,14 @@ func TestGuardLargePages(t *testing.T) {
 		}
 		return bytes.ReplaceAll(body, []byte(`"conclusion":"pad"`), []byte(`"conclusion":"`+strings.Repeat("lorem ipsum ", size/12)+`"`))
 	}
-	g := guardOf(t, "large", f.fhirAPI)
+	g := startGuarded(t, "large", f.fhirAPI)
 	for holder, size := range map[string]int{"system": 50, "user": 120, "patient": 50} {
 		t.Run(holder, func(t *testing.T) {
-			g.finds120(t, holdersOf(w)[holder], fmt.Sprintf("DiagnosticReport?patient=%s&_count=%d", w.names["{patient}"], size))
+			g.finds120(t, holdersByScope(w)[holder], fmt.Sprintf("DiagnosticReport?patient=%s&_count=%d", w.names["{patient}"], size))
 		})
 	}
 	t.Run("above the limit", func(t *testing.T) {
-		a := g.send(t, holdersOf(w)["patient"], http.MethodGet, "DiagnosticReport/"+reports[0], "")
+		a := g.send(t, holdersByScope(w)["patient"], http.MethodGet, "DiagnosticReport/"+reports[0], "")
 		if a.status < 400 || !strings.Contains(string(a.body), "16777216 bytes") {
 			t.Errorf("%d with %d bytes does not say how large an answer may be: %.300s", a.status, len(a.body), a.body)
 		}

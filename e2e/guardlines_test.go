@@ -11,17 +11,17 @@ import (
 )
 
 // sendLine sends the request of a line, and follows the next links of its response.
-func (g *guarded) sendLine(t *testing.T, who guardHolder, line string) []answer {
+func (g *guarded) sendLine(t *testing.T, who guardHolder, line string) []httpResponse {
 	t.Helper()
 	method, path, body, headers := parseLine(line)
 	token := g.token(t, who)
 	first, err := g.trySend(t, token, method, path, body, headers...)
-	answers := []answer{first}
+	answers := []httpResponse{first}
 	for page := (searchPage{}); err == nil && len(answers) < 20; page = (searchPage{}) {
 		if json.Unmarshal(answers[len(answers)-1].body, &page) != nil || page.next() == "" {
 			break
 		}
-		var next answer
+		var next httpResponse
 		next, err = g.trySend(t, token, http.MethodGet, page.next(), "")
 		answers = append(answers, next)
 	}
@@ -41,7 +41,7 @@ var (
 
 // comparable returns responses as text, without the parts that differ between two equal requests: times, new ids, sealed
 // links, and the order of unsorted matches.
-func (w *testPatients) comparable(answers []answer) string {
+func (w *testPatients) comparable(answers []httpResponse) string {
 	var text strings.Builder
 	var all []string
 	for _, a := range answers {
@@ -71,7 +71,7 @@ func (w *testPatients) comparable(answers []answer) string {
 			rest, _ := json.Marshal(members)
 			body = string(rest)
 		}
-		text.WriteString(textOf(answer{header: header, body: fmt.Appendf(nil, "%d %s\n", a.status, body)}))
+		text.WriteString(responseText(httpResponse{header: header, body: fmt.Appendf(nil, "%d %s\n", a.status, body)}))
 	}
 	if len(answers) > 0 && !strings.Contains(string(answers[0].body), "_sort") {
 		slices.Sort(all)

@@ -61,13 +61,13 @@ func TestGuardLongLinks(t *testing.T) {
 	repeating.naming, plain.naming = ownAddress(repeating.base), ownAddress(plain.base)
 	repeating.repeatQueries()
 	for name, f := range map[string]*serverFront{"links that repeat the query": repeating, "HAPI's links": plain} {
-		g := guardOf(t, "links", f.fhirAPI)
+		g := startGuarded(t, "links", f.fhirAPI)
 		for holder, search := range map[string]string{
 			"system":  "Patient?_id=" + strings.Join(patients, ","),
 			"user":    "Patient?_id=" + strings.Join(patients, ",") + "&_count=7",
 			"patient": "DiagnosticReport?patient=" + w.names["{patient}"] + "&_id=" + strings.Join(reports, ",") + "&_count=50",
 		} {
-			t.Run(name+", "+holder, func(t *testing.T) { g.finds120(t, holdersOf(w)[holder], search) })
+			t.Run(name+", "+holder, func(t *testing.T) { g.finds120(t, holdersByScope(w)[holder], search) })
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestGuardMedplum(t *testing.T) {
 	began := time.Now()
 	server.load(t, g.world.Records)
 	t.Logf("%d records in %v", len(g.world.Records), time.Since(began).Round(time.Millisecond))
-	g.guarded = guardOf(t, "guard-medplum", server)
+	g.guarded = startGuarded(t, "guard-medplum", server)
 	g.oracle, g.capabilities = newGuardOracle(t, server, g.world.Types()), capabilitiesOfR4(g.world.Types())
 	t.Run("complete", g.testComplete)
 	t.Run("reads", g.testReads)
@@ -93,17 +93,17 @@ func (g *guardTest) testMedplumLacks(t *testing.T) {
 		{"Observation/_history", "404 0", "403 0"},
 		{"metadata", "200 0", "502 0"},
 	} {
-		if got := outlined(g.server.send(t, http.MethodGet, test.path, "")); got != test.direct {
+		if got := outcomeSummary(g.server.send(t, http.MethodGet, test.path, "")); got != test.direct {
 			t.Errorf("%s of Medplum: %s, want %s", test.path, got, test.direct)
 		}
-		if got := outlined(g.send(t, who, http.MethodGet, test.path, "")); got != test.through {
+		if got := outcomeSummary(g.send(t, who, http.MethodGet, test.path, "")); got != test.through {
 			t.Errorf("%s: %s, want %s", test.path, got, test.through)
 		}
 	}
 }
 
-// outlined returns the status and the number of resources of a response.
-func outlined(a answer) string { return fmt.Sprint(a.status, len(resourcesIn(a.body))) }
+// outcomeSummary returns the status and the number of resources of a response.
+func outcomeSummary(a httpResponse) string { return fmt.Sprint(a.status, len(resourcesIn(a.body))) }
 
 // testMedplumWrites checks that written records stay the patient's, and that If-Match is respected.
 func (g *guardTest) testMedplumWrites(t *testing.T) {

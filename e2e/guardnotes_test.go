@@ -70,7 +70,7 @@ func TestGuardNotes(t *testing.T) {
 		}
 		return true
 	}
-	g := guardOf(t, "notes", f.fhirAPI)
+	g := startGuarded(t, "notes", f.fhirAPI)
 	w.names["{base}"] = g.base
 	h.store(t, w.records(noteRecords))
 	patient := w.names["{patient}"]
@@ -101,8 +101,8 @@ func TestGuardNotes(t *testing.T) {
 				t.Errorf("%s as %s: %d, want %d: %.200s", test.name, accept, a.status, test.status, a.body)
 			}
 			absent := g.send(t, test.who, http.MethodGet, "Binary/"+newUUID(), "", "Accept", accept)
-			if test.status == 404 && w.comparable([]answer{a}) != w.comparable([]answer{absent}) {
-				t.Errorf("%s: unlike what is absent: %s", test.name, firstDifference(w.comparable([]answer{a}), w.comparable([]answer{absent})))
+			if test.status == 404 && w.comparable([]httpResponse{a}) != w.comparable([]httpResponse{absent}) {
+				t.Errorf("%s: unlike what is absent: %s", test.name, firstDifference(w.comparable([]httpResponse{a}), w.comparable([]httpResponse{absent})))
 			}
 			if a.status == 200 && accept == "*/*" && string(a.body) != "note" {
 				t.Errorf("%s: content %.100q", test.name, a.body)

@@ -32,8 +32,8 @@ func (g *guardTest) testEverything(t *testing.T) {
 				got[reference] = true
 			}
 			if strings.Contains(query, "_count=20") { // resources that reference them may be on another page
-				maps.DeleteFunc(want, isEverybodys)
-				maps.DeleteFunc(got, func(reference string, is bool) bool { return allowed[reference] && isEverybodys(reference, is) })
+				maps.DeleteFunc(want, isSharedResource)
+				maps.DeleteFunc(got, func(reference string, is bool) bool { return allowed[reference] && isSharedResource(reference, is) })
 			}
 			if got.String() != want.String() {
 				t.Errorf("%s: $everything%s lacks %s\nand has %s", p.name, query, want.without(got), got.without(want))
@@ -53,7 +53,7 @@ func bothPermissions(grants []guardGrant) []guardGrant {
 	})
 }
 
-func isEverybodys(reference string, _ bool) bool {
+func isSharedResource(reference string, _ bool) bool {
 	resourceType, _, _ := strings.Cut(reference, "/")
 	return slices.Contains(everybodys, resourceType)
 }
@@ -202,7 +202,7 @@ func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, ty
 }
 
 // exportEnd waits until an export has ended.
-func (g *guardTest) exportEnd(t *testing.T, who guardHolder, status string) answer {
+func (g *guardTest) exportEnd(t *testing.T, who guardHolder, status string) httpResponse {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

@@ -291,7 +291,7 @@ func TestGuardDeniedPaired(t *testing.T) {
 			w := newTestPatients()
 			h.store(t, w.records(rule.before+pairedRecords))
 			w.names["{since}"] = time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
-			g := guardOf(t, "paired-"+rule.name, h.fhirAPI, rule.rule)
+			g := startGuarded(t, "paired-"+rule.name, h.fhirAPI, rule.rule)
 			before := g.askPaired(t, w, rule)
 			h.store(t, w.records(rule.after))
 			versions := h.deniedVersions(t, w, rule)
@@ -329,12 +329,12 @@ func (g *guarded) askPaired(t *testing.T, w *testPatients, rule pairedRule) map[
 	t.Helper()
 	var mu sync.Mutex
 	answers := map[string]string{}
-	for name, who := range holdersOf(w) {
+	for name, who := range holdersByScope(w) {
 		exports := strings.Split(strings.TrimSpace(pairedExports), "\n")
 		if name != "system" {
 			exports = exports[:3] // exports need system scopes
 		}
-		jobs := map[string]answer{} // started together, because each takes seconds
+		jobs := map[string]httpResponse{} // started together, because each takes seconds
 		for _, line := range exports {
 			path, query, _ := strings.Cut(w.text(line), "?")
 			jobs[line] = g.send(t, who, http.MethodGet, path+"?"+escapedFilter(query), "", "Prefer", "respond-async")
@@ -356,7 +356,7 @@ func (g *guarded) askPaired(t *testing.T, w *testPatients, rule pairedRule) map[
 		}
 		_ = group.Wait() // sendLine reports errors
 		for line, job := range jobs {
-			text := w.comparable([]answer{job})
+			text := w.comparable([]httpResponse{job})
 			if job.status == http.StatusAccepted {
 				text += w.exported(t, g, who, job.header.Get("Content-Location"))
 			}
@@ -393,14 +393,14 @@ func (w *testPatients) exported(t *testing.T, g *guarded, who guardHolder, statu
 			var end struct {
 				Output, Error, Deleted []struct{ Type, URL string }
 			}
-			text := w.comparable([]answer{a})
+			text := w.comparable([]httpResponse{a})
 			if a.status == http.StatusOK {
 				a.decode(t, &end)
 			}
 			var files []string
 			for _, file := range slices.Concat(end.Output, end.Error, end.Deleted) {
 				lines := slices.Sorted(strings.Lines(string(g.send(t, who, http.MethodGet, file.URL, "").body)))
-				files = append(files, w.comparable([]answer{{body: []byte(file.Type + "\n" + strings.Join(lines, ""))}}))
+				files = append(files, w.comparable([]httpResponse{{body: []byte(file.Type + "\n" + strings.Join(lines, ""))}}))
 			}
 			slices.Sort(files)
 			return text + strings.Join(files, "")

@@ -37,7 +37,7 @@ func (g *guardTest) testPaths(t *testing.T) {
 	}
 	answered := map[int]int{}
 	for range spellings {
-		path := "/fhir/" + respelled(random, paths[random.IntN(len(paths))])
+		path := "/fhir/" + respellPath(random, paths[random.IntN(len(paths))])
 		direct := g.raw(t, g.server.base, path, "")
 		for _, token := range []string{whole, as.token} {
 			got := g.raw(t, g.base, path, token)
@@ -49,7 +49,7 @@ func (g *guardTest) testPaths(t *testing.T) {
 }
 
 // checkSpelling compares the gateway's response with HAPI's own.
-func checkSpelling(t *testing.T, path string, got, direct answer, whole bool, as *attackedAs) {
+func checkSpelling(t *testing.T, path string, got, direct httpResponse, whole bool, as *attackHolder) {
 	t.Helper()
 	if got.status >= http.StatusInternalServerError {
 		t.Errorf("%q is answered with %d", path, got.status)
@@ -68,8 +68,8 @@ func checkSpelling(t *testing.T, path string, got, direct answer, whole bool, as
 	}
 }
 
-// respelled returns a path with one or two random changes.
-func respelled(random *rand.Rand, path string) string {
+// respellPath returns a path with one or two random changes.
+func respellPath(random *rand.Rand, path string) string {
 	for range 1 + random.IntN(5)/4 {
 		at := random.IntN(len(path) + 1)
 		before, after := path[:at], path[at:]
@@ -93,7 +93,7 @@ func respelled(random *rand.Rand, path string) string {
 }
 
 // raw sends a path unchanged, which net/http would not do.
-func (g *guarded) raw(t *testing.T, base, path, token string) answer {
+func (g *guarded) raw(t *testing.T, base, path, token string) httpResponse {
 	t.Helper()
 	u, err := url.Parse(base)
 	if err != nil {
@@ -118,9 +118,9 @@ func (g *guarded) raw(t *testing.T, base, path, token string) answer {
 	}
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		return answer{} // rejected without a response
+		return httpResponse{} // rejected without a response
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, body}
+	return httpResponse{response.StatusCode, response.Header, body}
 }

@@ -45,7 +45,7 @@ const (
 // pairedRule is a deny rule, and the records that it denies in two otherwise equal worlds (states of the FHIR server).
 type pairedRule struct {
 	name, rule    string
-	holders       string // token holders for reads and writes besides exports, by names of holdersOf
+	holders       string // token holders for reads and writes besides exports, by names of holdersByScope
 	before, after string // templates of the denied records in the first and second world
 }
 
@@ -156,8 +156,8 @@ func (h fhirAPI) store(t *testing.T, records []guardattack.Record) {
 	}
 }
 
-// holdersOf returns one token holder for each kind of scope.
-func holdersOf(w *testPatients) map[string]guardHolder {
+// holdersByScope returns one token holder for each kind of scope.
+func holdersByScope(w *testPatients) map[string]guardHolder {
 	return map[string]guardHolder{
 		"system":  {scope: "system/*.cruds"},
 		"user":    {scope: "user/*.cruds", fhirUser: w.text("Practitioner/{doctor}")},

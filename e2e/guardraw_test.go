@@ -15,7 +15,7 @@ import (
 )
 
 // uncompressed returns the body of a response without its Content-Encoding.
-func uncompressed(t *testing.T, a answer) []byte {
+func uncompressed(t *testing.T, a httpResponse) []byte {
 	t.Helper()
 	if a.header.Get("Content-Encoding") != "gzip" || len(a.body) == 0 {
 		return a.body
@@ -33,13 +33,13 @@ func uncompressed(t *testing.T, a answer) []byte {
 }
 
 // http1 sends a request over a new HTTP/1.1 connection and checks the framing of the response (RFC 9110 and 9112).
-func (g *guarded) http1(t *testing.T, who guardHolder, line string) (answer, error) {
+func (g *guarded) http1(t *testing.T, who guardHolder, line string) (httpResponse, error) {
 	t.Helper()
 	method, path, body, headers := parseLine(line)
 	host := strings.TrimPrefix(g.gateway.issuer, "https://")
 	connection, err := tls.Dial("tcp", host, &tls.Config{RootCAs: g.gateway.roots, ServerName: "localhost", NextProtos: []string{"http/1.1"}})
 	if err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	defer connection.Close()
 	request := fmt.Sprintf("%s /%s/%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAuthorization: Bearer %s\r\n", method,
@@ -57,26 +57,26 @@ func (g *guarded) http1(t *testing.T, who guardHolder, line string) (answer, err
 		request += headers[i] + ": " + headers[i+1] + "\r\n"
 	}
 	if _, err := io.WriteString(connection, request+"\r\n"+body); err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	raw, err := io.ReadAll(connection)
 	if err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	return strictAnswer(method, raw)
 }
 
 // strictAnswer parses all bytes of a connection with one request. A wrong Content-Length, a Content-Length together
 // with Transfer-Encoding, a body that the method or status forbids, and trailing bytes are errors.
-func strictAnswer(method string, raw []byte) (answer, error) {
+func strictAnswer(method string, raw []byte) (httpResponse, error) {
 	head, rest, found := bytes.Cut(raw, []byte("\r\n\r\n"))
 	if !found {
-		return answer{}, fmt.Errorf("no end of the header: %.300s", raw)
+		return httpResponse{}, fmt.Errorf("no end of the header: %.300s", raw)
 	}
 	lines := strings.Split(string(head), "\r\n")
-	var a answer
+	var a httpResponse
 	if _, err := fmt.Sscanf(lines[0], "HTTP/1.1 %d", &a.status); err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	a.header = http.Header{}
 	for _, line := range lines[1:] {

@@ -28,9 +28,9 @@ func (g *guardTest) testReads(t *testing.T) {
 					continue
 				}
 				if absent[r.Type] == "" {
-					absent[r.Type] = toCompare(g.send(t, p.holder, http.MethodGet, r.Type+"/zqy9999", ""), "zqy9999")
+					absent[r.Type] = comparableText(g.send(t, p.holder, http.MethodGet, r.Type+"/zqy9999", ""), "zqy9999")
 				}
-				if is := toCompare(got, r.ID); is != absent[r.Type] || got.status == http.StatusOK {
+				if is := comparableText(got, r.ID); is != absent[r.Type] || got.status == http.StatusOK {
 					t.Errorf("%s is told from one that is not there: %s", r.Reference(), firstDifference(is, absent[r.Type]))
 				}
 			}
@@ -68,7 +68,7 @@ func (g *guardTest) testPages(t *testing.T) {
 func (g *guardTest) testUnmoved(t *testing.T) {
 	attackers := g.attackers(t, readers(g.world)[:11])
 	type asked struct {
-		as     *attackedAs
+		as     *attackHolder
 		a      guardattack.Attack
 		before string
 	}
@@ -78,7 +78,7 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 		a := as.attacker.Draw()
 		got, err := g.trySend(t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 		if err == nil && !strings.Contains(a.Path, "etadata") {
-			all = append(all, asked{as, a, unordered(got)})
+			all = append(all, asked{as, a, unorderedText(got)})
 		}
 	}
 	g.server.load(t, g.othersRecords())
@@ -87,22 +87,22 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if after := unordered(got); after != one.before {
+		if after := unorderedText(got); after != one.before {
 			t.Errorf("others' data shows\n  token: %s\n  request: %.600s\n  %s", one.as.name, one.a, firstDifference(one.before, after))
 		}
 	}
 }
 
-// unordered returns a response for comparison, ignoring the order of unsorted search results.
-func unordered(a answer) string {
+// unorderedText returns a response for comparison, ignoring the order of unsorted search results.
+func unorderedText(a httpResponse) string {
 	shown := references{}
 	for _, r := range resourcesIn(a.body) {
 		shown[r] = true
 	}
 	if len(shown) < 2 {
-		return toCompare(a, "zqy9999")
+		return comparableText(a, "zqy9999")
 	}
-	return toCompare(answer{status: a.status, header: a.header}, "zqy9999") + shown.String()
+	return comparableText(httpResponse{status: a.status, header: a.header}, "zqy9999") + shown.String()
 }
 
 // othersRecords returns more records of all patients except the first.

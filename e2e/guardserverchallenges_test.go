@@ -35,8 +35,8 @@ func TestGuardServerChallenges(t *testing.T) {
 		}
 		return true
 	}
-	g := guardOf(t, "challenges", f.fhirAPI)
-	for name, who := range holdersOf(w) {
+	g := startGuarded(t, "challenges", f.fhirAPI)
+	for name, who := range holdersByScope(w) {
 		for _, status := range []int{301, 302, 303, 307, 308, 401, 407} {
 			for _, method := range []string{"GET", "HEAD", "DELETE"} {
 				request := fmt.Sprintf("%s Observation/s%d", method, status)

@@ -12,7 +12,7 @@ import (
 // with the patient as subject, performer or both.
 func TestGuardSorted(t *testing.T) {
 	t.Parallel()
-	h := ownHAPI(t, "hapi-sorted")
+	h := startSeparateHAPI(t, "hapi-sorted")
 	records := []guardattack.Record{
 		{Type: "Patient", ID: "p", JSON: `{"resourceType":"Patient","id":"p"}`}, {Type: "Patient", ID: "q", JSON: `{"resourceType":"Patient","id":"q"}`},
 	}
@@ -33,7 +33,7 @@ func TestGuardSorted(t *testing.T) {
 		}
 	}
 	h.load(t, records)
-	g := guardOf(t, "sorted", h.fhirAPI)
+	g := startGuarded(t, "sorted", h.fhirAPI)
 	for _, size := range []int{14, 15, 30} { // page sizes that HAPI serves without a next link
 		search := fmt.Sprintf("Observation?patient=p&_sort=-category,_id&_count=%d", size)
 		if got, _, _ := g.pages(t, guardHolder{"patient/*.rs", "p", ""}, search); len(got) != len(subject) {

@@ -42,9 +42,9 @@ func TestGuardSortedTypes(t *testing.T) {
 	slices.SortFunc(records, func(a, b guardattack.Record) int { return strings.Compare(a.ID, b.ID) }) // mix the types
 	h.load(t, records)
 	f := frontOf(t, h.fhirAPI)
-	g := guardOf(t, "sortedtypes", f.fhirAPI)
-	bound := guardOf(t, "sortedtypes-rule", f.fhirAPI, "deny nothing `resource.?id.orValue('') == 'nothing'`")
-	holders := holdersOf(w)
+	g := startGuarded(t, "sortedtypes", f.fhirAPI)
+	bound := startGuarded(t, "sortedtypes-rule", f.fhirAPI, "deny nothing `resource.?id.orValue('') == 'nothing'`")
+	holders := holdersByScope(w)
 	type search struct {
 		g     *guarded
 		name  string

@@ -112,7 +112,7 @@ func TestGuardUSCoreRequests(t *testing.T) {
 		w.names["{"+name+"}"] = newUUID()
 	}
 	h.store(t, w.records(appRecords))
-	g := guardOf(t, "uscore", h.fhirAPI)
+	g := startGuarded(t, "uscore", h.fhirAPI)
 	patient, practitioner := w.names["{patient}"], w.text("Practitioner/{doctor}")
 	for name, who := range map[string]guardHolder{
 		"patient":              {scope: "patient/*.rs", patient: patient},

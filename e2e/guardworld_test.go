@@ -121,7 +121,7 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 		}
 	}
 	for resourceType := range types {
-		parameters, _ := compartment.Patient(resourceType)
+		parameters, _ := compartment.PatientParameters(resourceType)
 		for _, p := range parameters {
 			maps.Copy(own, o.search(t, resourceType+"?"+p+"=Patient/"+id))
 		}

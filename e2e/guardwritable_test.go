@@ -20,7 +20,7 @@ func (g *guardTest) testWritable(t *testing.T, w guardWriter, writable reference
 		if !writable[r.Reference()] {
 			continue
 		}
-		a := g.send(t, w.holder, http.MethodPut, r.Reference(), tagged(r.JSON, "en"))
+		a := g.send(t, w.holder, http.MethodPut, r.Reference(), withLanguage(r.JSON, "en"))
 		if a.status != http.StatusOK {
 			t.Errorf("update of %s (%s): %d, want 200: %.300s", r.Reference(), r.Name, a.status, a.body)
 		}
@@ -58,14 +58,14 @@ func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 		status                   int
 	}{
 		{"create", "POST", "Condition", created("plain", `,"encounter":{"reference":"`+visit.Reference()+`"}`), nil, false, 201},
-		{"conditional create", "POST", "Condition", created("once", ""), []string{"If-None-Exist", identified("once-" + string(w.letter))}, true, 201},
-		{"conditional create again", "POST", "Condition", created("once", ""), []string{"If-None-Exist", identified("once-" + string(w.letter))}, true, 200},
-		{"conditional update", "PUT", "Condition?" + identified("once-"+string(w.letter)), created("once", `,"language":"de"`), nil, true, 200},
+		{"conditional create", "POST", "Condition", created("once", ""), []string{"If-None-Exist", searchByIdentifier("once-" + string(w.letter))}, true, 201},
+		{"conditional create again", "POST", "Condition", created("once", ""), []string{"If-None-Exist", searchByIdentifier("once-" + string(w.letter))}, true, 200},
+		{"conditional update", "PUT", "Condition?" + searchByIdentifier("once-"+string(w.letter)), created("once", `,"language":"de"`), nil, true, 200},
 		{"JSON Patch", "PATCH", own.Reference(), `[{"op":"add","path":"/language","value":"fr"}]`, []string{"Content-Type", "application/json-patch+json"}, false, 200},
 		{"FHIRPath Patch", "PATCH", own.Reference(), `{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},` +
 			`{"name":"path","valueString":"Condition.language"},{"name":"value","valueCode":"it"}]}]}`, nil, false, 200},
-		{"conditional patch", "PATCH", "Condition?" + identified(own.ID+"m"), `[{"op":"add","path":"/language","value":"es"}]`, []string{"Content-Type", "application/json-patch+json"}, true, 200},
-		{"conditional delete", "DELETE", "Condition?" + identified("once-"+string(w.letter)), "", nil, true, 204},
+		{"conditional patch", "PATCH", "Condition?" + searchByIdentifier(own.ID+"m"), `[{"op":"add","path":"/language","value":"es"}]`, []string{"Content-Type", "application/json-patch+json"}, true, 200},
+		{"conditional delete", "DELETE", "Condition?" + searchByIdentifier("once-"+string(w.letter)), "", nil, true, 204},
 		{"batch", "POST", "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"POST","url":"Condition"},"resource":` + created("batch", "") + `}]}`, nil, false, 200},
 		{"transaction with a link", "POST", "", `{"resourceType":"Bundle","type":"transaction","entry":[{"fullUrl":"` + link + `","request":{"method":"POST","url":"Encounter"},"resource":` +
 			`{"resourceType":"Encounter","status":"planned","class":{"code":"AMB"},` + subject + `}},{"request":{"method":"POST","url":"Condition"},"resource":` +
@@ -80,7 +80,7 @@ func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 			t.Errorf("%s: %d, want %d: %.300s", test.name, a.status, want, a.body)
 		}
 	}
-	if linked := g.server.all(t, "Condition?"+identified("linked-"+string(w.letter))+"&encounter.status=planned"); len(linked) != 1 {
+	if linked := g.server.all(t, "Condition?"+searchByIdentifier("linked-"+string(w.letter))+"&encounter.status=planned"); len(linked) != 1 {
 		t.Errorf("the transaction's link leads to %d encounters", len(linked))
 	}
 }
@@ -96,8 +96,8 @@ func (g *guardTest) testConstrained(t *testing.T, w guardWriter) {
 		name, method, path, body string
 		status                   int
 	}{
-		{"update", "PUT", glucose.Reference(), tagged(glucose.JSON, "en"), 200},
-		{"update of one with two categories", "PUT", both.Reference(), tagged(both.JSON, "en"), 200},
+		{"update", "PUT", glucose.Reference(), withLanguage(glucose.JSON, "en"), 200},
+		{"update of one with two categories", "PUT", both.Reference(), withLanguage(both.JSON, "en"), 200},
 		{"update that ends the constraint", "PUT", glucose.Reference(), other(glucose), 403},
 		{"patch that ends the constraint", "PATCH", glucose.Reference(), `[{"op":"remove","path":"/category/0"}]`, 403},
 		{"patch that keeps it", "PATCH", both.Reference(), `[{"op":"remove","path":"/category/1"}]`, 200},

@@ -142,7 +142,7 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 		}
 	}
 	for _, resourceType := range g.world.Types() {
-		parameters, _ := compartment.Patient(resourceType)
+		parameters, _ := compartment.PatientParameters(resourceType)
 		if resourceType == "Device" {
 			parameters = []string{"patient"}
 		}
@@ -214,7 +214,7 @@ func (g *guardTest) checkVersion(t *testing.T, w guardWriter, v writtenVersion, 
 	old, own := referencesIn(t, before), g.oracle.ofPatient(t, w.patientID())
 	for literal := range referencesIn(t, v.text) {
 		resourceType, _, _ := strings.Cut(literal, "/")
-		if _, ok := compartment.Patient(resourceType); own[literal] || !ok && interaction.IsType(resourceType) && resourceType != "Device" && resourceType != "Binary" || strings.HasPrefix(literal, "urn:") {
+		if _, ok := compartment.PatientParameters(resourceType); own[literal] || !ok && interaction.IsType(resourceType) && resourceType != "Device" && resourceType != "Binary" || strings.HasPrefix(literal, "urn:") {
 			continue
 		}
 		for token := range guardattack.Tokens([]byte(literal)) {
@@ -285,12 +285,12 @@ func hasCoding(t *testing.T, text, element, systemAndCode string) bool {
 	return false
 }
 
-// identified returns the search for the record with an identifier.
-func identified(value string) string {
+// searchByIdentifier returns the search for the record with an identifier.
+func searchByIdentifier(value string) string {
 	return "identifier=" + url.QueryEscape("http://zq.example/ids|"+value)
 }
 
-// tagged returns a resource with a language, the element that harmless changes set.
-func tagged(text, language string) string {
+// withLanguage returns a resource with a language, the element that harmless changes set.
+func withLanguage(text, language string) string {
 	return strings.Replace(text, `"meta":{`, fmt.Sprintf(`"language":%q,"meta":{`, language), 1)
 }

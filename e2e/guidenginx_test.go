@@ -28,7 +28,7 @@ http {
 // TestGuideNginx runs nginx and the gateway of docs/guides/nginx.md: alice signs in at the public address, and a client cannot
 // forge its address in the audit log.
 func TestGuideNginx(t *testing.T) {
-	alone(t, "nginx stands before several already")
+	skipOnReplicas(t, "nginx stands before several already")
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is not installed")
 	}
@@ -65,7 +65,7 @@ func TestGuideNginx(t *testing.T) {
 func nginxFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	certificate, key := (*signer)(nil).sign(t, "localhost").pem(t)
+	certificate, key := (*certificateAuthority)(nil).sign(t, "localhost").pem(t)
 	writeText(t, filepath.Join(folder, "localhost.pem"), string(certificate))
 	writeText(t, filepath.Join(folder, "localhost.key"), string(key))
 	return folder

@@ -91,7 +91,7 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 // TestGuideHAPI runs docs/start/hapi.md from a clone in an empty folder to the record in the test app. The binary and HAPI
 // server of the other tests replace the build and HAPI's image, because a build takes minutes and an image needs a registry.
 func TestGuideHAPI(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	h, home, address := hapiServer(t), t.TempDir(), mustFreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	source, err1 := filepath.Abs("..")
@@ -118,16 +118,16 @@ func TestGuideHAPI(t *testing.T) {
 	if got := send(t, g.client, r).is(t, http.StatusOK); !strings.Contains(string(got.body), "Lovelace") {
 		t.Errorf("%s", got.body)
 	}
-	launchesAda(t, g)
+	launchForAda(t, g)
 }
 
-// launchesAda follows the guide in a browser until the test app shows the statuses.
-func launchesAda(t *testing.T, g *gateway) {
+// launchForAda follows the guide in a browser until the test app shows the statuses.
+func launchForAda(t *testing.T, g *gateway) {
 	t.Helper()
 	ctx := newBrowser(t)
 	perform(t, ctx, chromedp.Navigate(g.issuer+"/oauth2/launch_page"), chromedp.WaitVisible(chromedp.ID("username")))
-	perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Launch an app']"))
-	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("input[value=ada]")), chromedp.Click("//button[text()='Open the app']"),
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Launch an app']"))
+	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.CSS("input[value=ada]")), chromedp.Click("//button[text()='Open the app']"),
 		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), chromedp.Click(chromedp.CSS("button[value=allow]")),
 		chromedp.WaitVisible(chromedp.CSS("#record .answers li")))
 	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
@@ -135,7 +135,7 @@ func launchesAda(t *testing.T, g *gateway) {
 
 // TestGuideExpand runs the gateway of docs/guides/expand-only.md and the page's request.
 func TestGuideExpand(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	address, file := mustFreeAddress(t), filepath.Join(t.TempDir(), "Caddyfile")
 	_, port, _ := net.SplitHostPort(address)
 	guide := readGuide(t, "guides/expand-only", ":8090", ":"+port, "localhost:8080", fhirServer.address)
@@ -200,11 +200,11 @@ func documentedCommand(t *testing.T, folder, content string) (page, command stri
 // TestGuideCommands runs the commands for a running gateway that the pages contain. After the commands for a key
 // compromise, all earlier tokens are invalid.
 func TestGuideCommands(t *testing.T) {
-	alone(t, "backups are of one gateway")
+	skipOnReplicas(t, "backups are of one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
-	g := ownGateway(t, "guide-commands", fhirServer.address)
+	g := startTestGateway(t, "guide-commands", fhirServer.address)
 	before, refreshable := g.userToken(t, "openid", "user/*.rs").AccessToken, g.offline(t)
 	g.fhir(t, before, http.MethodGet, "Patient", "").is(t, http.StatusOK)
 	for _, command := range []struct{ folder, content, want string }{
@@ -233,7 +233,7 @@ func TestGuideCommands(t *testing.T) {
 
 // TestGuideFirstApp opens the page of docs/start/first-app.md in a browser, signs in and waits for the patient's record.
 func TestGuideFirstApp(t *testing.T) {
-	alone(t, "one gateway is enough")
+	skipOnReplicas(t, "one gateway is enough")
 	app := httptest.NewServer(nil)
 	defer app.Close()
 	address := mustFreeAddress(t)
@@ -243,22 +243,22 @@ func TestGuideFirstApp(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, guide.blocks("html"))
 	})
-	gatewayAt(t, "guide-first-app", address, "", "\t\tclient demo-app {", guide.blocks("caddyfile")+"\n\t\tclient demo-app {")
+	startTestGatewayAt(t, "guide-first-app", address, "", "\t\tclient demo-app {", guide.blocks("caddyfile")+"\n\t\tclient demo-app {")
 	ctx := newBrowser(t)
 	perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.CSS("button")), chromedp.WaitVisible(chromedp.ID("username")))
-	perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Choose a patient']"))
-	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Choose a patient']"))
+	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
 }
 
 // TestGuideSandbox registers the app of docs/guides/sandbox.md, with which nora reads her record, and starts an export with the
 // commands on that page.
 func TestGuideSandbox(t *testing.T) {
-	alone(t, "the page has one gateway")
+	skipOnReplicas(t, "the page has one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
 	app := readGuide(t, "guides/sandbox").section(t, "Register your app").blocks("caddyfile")
-	g := ownGateway(t, "guide-sandbox", "", "\t\tclient demo-app {", app+"\n\t\tclient demo-app {")
+	g := startTestGateway(t, "guide-sandbox", "", "\t\tclient demo-app {", app+"\n\t\tclient demo-app {")
 	address := strings.TrimPrefix(g.issuer, "https://")
 	client, verifier := g.demoApp(t, "launch/patient", "openid", "patient/*.rs"), oauth2.GenerateVerifier()
 	client.ClientID, client.RedirectURL = "my-app", "http://localhost:3000/callback"
@@ -293,7 +293,7 @@ func (g guide) startLocally(t *testing.T, name, address, caddyfile string, envir
 
 // TestGuideEHR registers a launch with the command of docs/guides/ehr.md and checks the launch URL in the response.
 func TestGuideEHR(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	address, records := mustFreeAddress(t), mustFreeAddress(t)
 	guide := readGuide(t, "guides/ehr", "https://fhir.hospital.example", "https://"+address, "\nfhir.hospital.example {", "\nhttps://"+address+" {", "localhost:8080", records)
 	caddyfile := guide.blocks("caddyfile") + "\nhttp://" + records + " {\n\tfhir_sample\n}\n"
@@ -315,7 +315,7 @@ func TestGuideEHR(t *testing.T) {
 // TestGuideTerminologyServer runs the gateway of docs/guides/terminology-server.md: the second $expand is answered from memory,
 // each counts against the quota, and tokens without the scope reach neither the cache nor the server.
 func TestGuideTerminologyServer(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
@@ -367,7 +367,7 @@ func TestGuideTerminologyServer(t *testing.T) {
 
 // TestGuideRegistration registers an app with the command of docs/guides/self-registration.md and approves it.
 func TestGuideRegistration(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	address := mustFreeAddress(t)
 	guide := readGuide(t, "guides/self-registration", "https://fhir.hospital.example", "https://"+address, "\nfhir.hospital.example {", "\nhttps://"+address+" {", "localhost:8080", fhirServer.address)
 	secret := "REGISTRATION_TOKEN=" + strings.Repeat("5ec12e7a", 4)
@@ -388,7 +388,7 @@ const authlibFolder = "python/packages"
 // TestGuideAuthlib runs docs/guides/backend-service.md: it creates the key, registers the client and runs the program, which
 // requests a second token with a new assertion.
 func TestGuideAuthlib(t *testing.T) {
-	alone(t, "the guide starts one gateway")
+	skipOnReplicas(t, "the guide starts one gateway")
 	packages, err1 := filepath.Abs(authlibFolder)
 	_, err2 := os.Stat(packages)
 	if err := errors.Join(err1, err2); err != nil {

@@ -22,8 +22,8 @@ func TestGuideTry(t *testing.T) {
 	if len(script) < 5 || len(printed) < 5 {
 		t.Fatalf("the walk-through has %d commands and %d answers", len(script), len(printed))
 	}
-	alone(t, "the walk-through trusts Caddy's own CA")
-	g, folder := ownGateway(t, "guide-try", ""), t.TempDir()
+	skipOnReplicas(t, "the walk-through trusts Caddy's own CA")
+	g, folder := startTestGateway(t, "guide-try", ""), t.TempDir()
 	_, port, _ := strings.Cut(strings.TrimPrefix(g.issuer, "https://"), ":")
 	for range 2 { // the second run starts with a signed-in browser
 		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(strings.Join(script, "\n"), "8443", port))
@@ -33,17 +33,17 @@ func TestGuideTry(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
-		got := lasting(regexp.MustCompile(`localhost(:|%3A)`+port).ReplaceAllString(string(output), "localhost${1}8443"))
+		got := maskChangingValues(regexp.MustCompile(`localhost(:|%3A)`+port).ReplaceAllString(string(output), "localhost${1}8443"))
 		for _, want := range printed {
-			if !strings.Contains(got, lasting(want)) {
-				t.Errorf("the page has the output\n%s\nbut the commands print\n%s", lasting(want), got)
+			if !strings.Contains(got, maskChangingValues(want)) {
+				t.Errorf("the page has the output\n%s\nbut the commands print\n%s", maskChangingValues(want), got)
 			}
 		}
 	}
 }
 
-// lasting replaces the values that change with each run.
-func lasting(text string) string {
+// maskChangingValues replaces the values that change with each run.
+func maskChangingValues(text string) string {
 	for pattern, name := range map[string]string{
 		`code=[A-Za-z0-9_-]+`:    "code=CODE",
 		`"eyJ[A-Za-z0-9_.-]+…?"`: `"JWT"`,

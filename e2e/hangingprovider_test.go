@@ -12,7 +12,7 @@ import (
 
 // hangingRounds is the number of rounds. Each measures sign-ins by password twice: without a provider in use, and while other
 // people wait for a hanging provider. Three rounds show whether a sign-in waits for the provider; 11 yield a precise ratio.
-var hangingRounds = flag.Int("hanging.rounds", 3, "rounds of TestHangingProviderDelaysNobody")
+var hangingRounds = flag.Int("hanging.rounds", 3, "rounds of TestHangingProviderDelaysNoOther")
 
 const (
 	signIns = 200
@@ -40,10 +40,10 @@ const (
 
 // A hanging provider does not delay people who do not use it: the test compares the 99th percentile of sign-ins by
 // password with and without people who wait for the provider, alternating, by the median of the rounds.
-func TestHangingProviderDelaysNobody(t *testing.T) {
+func TestHangingProviderDelaysNoOther(t *testing.T) {
 	token, discovery := providertest.Start(t), providertest.Start(t)
-	token.Fail(providertest.Token, providertest.Silent)
-	discovery.Fail(providertest.Discovery, providertest.Silent)
+	token.SetFault(providertest.Token, providertest.NeverRespond)
+	discovery.SetFault(providertest.Discovery, providertest.NeverRespond)
 	g := federatedGateway(t, "gateway-hanging", mustFreeAddress(t), []string{
 		idpBlock("token", token.Issuer, providertest.ClientID, providertest.ClientSecret, longer),
 		idpBlock("discovery", discovery.Issuer, providertest.ClientID, providertest.ClientSecret, longer),

@@ -120,7 +120,7 @@ func stopHAPI() {
 }
 
 // send sends a request directly to the server, with name and value pairs of headers.
-func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) answer {
+func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) httpResponse {
 	t.Helper()
 	r := newRequest(t, method, h.base+"/"+path, body)
 	r.Header.Set("Accept", "application/fhir+json")

@@ -260,7 +260,7 @@ func (h *hapi) export(t *testing.T, path string) map[string]string {
 }
 
 // ended returns the status response of a job after its end.
-func (h *hapi) ended(t *testing.T, status string) answer {
+func (h *hapi) ended(t *testing.T, status string) httpResponse {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

@@ -41,7 +41,7 @@ func emptyKeycloak(t *testing.T) *keycloakServer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &keycloakServer{address: "http://" + loopback(mustFreeAddress(t)), folder: folder}
+		k := &keycloakServer{address: "http://" + withLoopbackIP(mustFreeAddress(t)), folder: folder}
 		k.public = k.address
 		k.start(t)
 		sharedKeycloak = k

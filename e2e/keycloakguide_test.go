@@ -46,7 +46,7 @@ func TestKeycloakGuide(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			app, verifier := g.demoApp(t, "openid", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
-			start := app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("hospital"))
+			start := app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), withIDP("hospital"))
 			end := g.newPerson(t).walk(t, start, appCallback, url.Values{"username": {tt.name}, "password": {guidePassword}})
 			token, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
 			if err != nil {

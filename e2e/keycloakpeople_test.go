@@ -11,9 +11,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// hospitalized is a Keycloak user who has signed in to the demo app, with one refresh token that expires with the
+// keycloakUser is a Keycloak user who has signed in to the demo app, with one refresh token that expires with the
 // session and one that outlives it.
-type hospitalized struct {
+type keycloakUser struct {
 	*person
 	id              string // in Keycloak
 	app             oauth2.Config
@@ -21,15 +21,15 @@ type hospitalized struct {
 }
 
 // arrive signs a user in at Keycloak once; the second app uses the session.
-func (g *gateway) arrive(t *testing.T, name, idp string) *hospitalized {
+func (g *gateway) arrive(t *testing.T, name, idp string) *keycloakUser {
 	t.Helper()
-	h := &hospitalized{person: g.newPerson(t)}
+	h := &keycloakUser{person: g.newPerson(t)}
 	for _, token := range []struct {
 		scope string
 		to    **oauth2.Token
 	}{{"online_access", &h.online}, {"offline_access", &h.offline}} {
 		app, verifier := g.demoApp(t, "openid", "user/*.rs", token.scope), oauth2.GenerateVerifier()
-		end := h.walk(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by(idp)), appCallback, keycloakForm(name))
+		end := h.walk(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), withIDP(idp)), appCallback, keycloakForm(name))
 		got, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
 		if err != nil {
 			t.Fatalf("%s, %s: %v at %s", name, token.scope, err, end)
@@ -40,7 +40,7 @@ func (g *gateway) arrive(t *testing.T, name, idp string) *hospitalized {
 }
 
 // refresh redeems a refresh token and stores the next one.
-func (h *hospitalized) refresh(t *testing.T, token **oauth2.Token) error {
+func (h *keycloakUser) refresh(t *testing.T, token **oauth2.Token) error {
 	t.Helper()
 	next, err := h.app.TokenSource(h.gateway.context(t), &oauth2.Token{RefreshToken: (*token).RefreshToken}).Token()
 	if err == nil {
@@ -50,7 +50,7 @@ func (h *hospitalized) refresh(t *testing.T, token **oauth2.Token) error {
 }
 
 // reads returns the status of a FHIR request with a token.
-func (h *hospitalized) reads(t *testing.T, token *oauth2.Token) int {
+func (h *keycloakUser) reads(t *testing.T, token *oauth2.Token) int {
 	t.Helper()
 	return h.gateway.expand(t, token.AccessToken, gender).status
 }
@@ -58,17 +58,17 @@ func (h *hospitalized) reads(t *testing.T, token *oauth2.Token) int {
 // fates are the events that happen to users in Keycloak, and their names. For the introspected user, Keycloak issues no refresh token.
 var fates = []string{"stays", "repassworded", "signedout", "disabled", "deleted", "ungrouped", "introspected"}
 
-// goesOn reports whether a user still has access.
-func goesOn(fate string) bool { return fate == "stays" || fate == "repassworded" }
+// keepsAccess reports whether a user still has access.
+func keepsAccess(fate string) bool { return fate == "stays" || fate == "repassworded" }
 
-// ward is one gateway, or several with one store, with signed-in users.
-type ward struct {
+// wardGateways is one gateway, or several with one store, with signed-in users.
+type wardGateways struct {
 	name   string
-	people map[string]*hospitalized // by fate
+	people map[string]*keycloakUser // by fate
 }
 
 // openWard starts a gateway and signs users in.
-func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
+func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *wardGateways {
 	t.Helper()
 	address, hospital, clinic := mustFreeAddress(t), "hospital-"+name, "clinic-"+name
 	k.addClient(t, "https://"+address, hospital, nil)
@@ -78,7 +78,7 @@ func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
 		idps = append(idps, idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", "allow group clinicians", "revalidate 1m 8h"))
 	}
 	g := federatedGateway(t, "gateway-keycloak-"+name, address, idps, "scope offline_access", "scope online_access offline_access")
-	w := &ward{name, map[string]*hospitalized{}}
+	w := &wardGateways{name, map[string]*keycloakUser{}}
 	for _, fate := range fates {
 		idp := hospital
 		if fate == "introspected" {
@@ -95,9 +95,9 @@ func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
 }
 
 // openWards opens a ward with one gateway and a ward with three; with REPLICAS, only one ward.
-func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*ward {
+func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*wardGateways {
 	t.Helper()
-	wards := []*ward{k.openWard(t, "one", clinicians)}
+	wards := []*wardGateways{k.openWard(t, "one", clinicians)}
 	if replicasStore != "" {
 		return wards
 	}
@@ -113,7 +113,7 @@ func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*ward {
 }
 
 // befall triggers the event of each user in a ward.
-func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
+func (k *keycloakServer) befall(t *testing.T, w *wardGateways, clinicians string) {
 	t.Helper()
 	user := func(fate string) string { return "/users/" + w.people[fate].id }
 	k.realm(t, http.MethodPut, user("repassworded")+"/reset-password", map[string]any{"type": "password", "value": "another-one"})
@@ -125,7 +125,7 @@ func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
 
 // signOut ends all sessions of a user in each ward. Keycloak invalidates older offline tokens with a resolution of
 // seconds, so a token issued in the same second survives. Therefore, the sign-out is repeated.
-func (k *keycloakServer) signOut(t *testing.T, wards []*ward) {
+func (k *keycloakServer) signOut(t *testing.T, wards []*wardGateways) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 3*time.Second; {
 		for _, w := range wards {
@@ -144,40 +144,40 @@ func TestKeycloakPeople(t *testing.T) {
 		k.befall(t, w, clinicians)
 	}
 	k.signOut(t, wards)
-	each := func(t *testing.T, test func(*ward, *testing.T)) {
+	each := func(t *testing.T, test func(*wardGateways, *testing.T)) {
 		t.Helper()
 		for _, w := range wards {
 			t.Run(w.name, func(t *testing.T) { test(w, t) })
 		}
 	}
-	t.Run("refresh within 10 s", func(t *testing.T) { each(t, (*ward).refreshEnds) })
-	t.Run("FHIR requests within the interval", func(t *testing.T) { each(t, (*ward).readingEnds) })
+	t.Run("refresh within 10 s", func(t *testing.T) { each(t, (*wardGateways).refreshEnds) })
+	t.Run("FHIR requests within the interval", func(t *testing.T) { each(t, (*wardGateways).readingEnds) })
 	t.Run("Keycloak is down and back", func(t *testing.T) {
 		k.process.stop()
-		each(t, func(w *ward, t *testing.T) {
+		each(t, func(w *wardGateways, t *testing.T) {
 			if p := w.people["stays"]; p.refresh(t, &p.offline) != nil {
 				t.Error("ended by an outage")
 			}
 		})
 		k.start(t)
-		each(t, (*ward).outageIsOver)
+		each(t, (*wardGateways).outageIsOver)
 	})
 	t.Run("Keycloak has another host name and is repaired", func(t *testing.T) {
 		k.process.stop()
 		k.public = "https://elsewhere.hospital.example"
 		k.start(t)
-		each(t, (*ward).isSuspended)
+		each(t, (*wardGateways).isSuspended)
 		k.process.stop()
 		k.public = k.address
 		k.start(t)
-		each(t, (*ward).mistakeIsOver)
+		each(t, (*wardGateways).mistakeIsOver)
 	})
 }
 
 // isSuspended checks that requests get 503 and nothing is revoked while Keycloak denies everyone.
-func (w *ward) isSuspended(t *testing.T) {
+func (w *wardGateways) isSuspended(t *testing.T) {
 	for fate, p := range w.people {
-		if !goesOn(fate) {
+		if !keepsAccess(fate) {
 			continue
 		}
 		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
@@ -190,9 +190,9 @@ func (w *ward) isSuspended(t *testing.T) {
 }
 
 // mistakeIsOver checks that a mistake of Keycloak has revoked nothing.
-func (w *ward) mistakeIsOver(t *testing.T) {
+func (w *wardGateways) mistakeIsOver(t *testing.T) {
 	for fate, p := range w.people {
-		if !goesOn(fate) {
+		if !keepsAccess(fate) {
 			continue
 		}
 		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
@@ -202,10 +202,10 @@ func (w *ward) mistakeIsOver(t *testing.T) {
 	w.outageIsOver(t)
 }
 
-func (w *ward) refreshEnds(t *testing.T) {
+func (w *wardGateways) refreshEnds(t *testing.T) {
 	for fate, p := range w.people {
 		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
-			if !goesOn(fate) {
+			if !keepsAccess(fate) {
 				p.eventually(t, fate+", "+kind, 15*time.Second, func() bool { return p.refresh(t, token) != nil })
 			} else if err := p.refresh(t, token); err != nil {
 				t.Errorf("%s, %s: %v", fate, kind, err)
@@ -214,9 +214,9 @@ func (w *ward) refreshEnds(t *testing.T) {
 	}
 }
 
-func (w *ward) readingEnds(t *testing.T) {
+func (w *wardGateways) readingEnds(t *testing.T) {
 	for fate, p := range w.people {
-		if !goesOn(fate) {
+		if !keepsAccess(fate) {
 			p.eventually(t, fate, 90*time.Second, func() bool {
 				return p.reads(t, p.online) == http.StatusUnauthorized && p.reads(t, p.offline) == http.StatusUnauthorized
 			})
@@ -227,7 +227,7 @@ func (w *ward) readingEnds(t *testing.T) {
 }
 
 // outageIsOver checks that an outage has revoked nothing.
-func (w *ward) outageIsOver(t *testing.T) {
+func (w *wardGateways) outageIsOver(t *testing.T) {
 	p := w.people["stays"]
 	if err := p.refresh(t, &p.offline); err != nil {
 		t.Errorf("offline: %v", err)
@@ -235,13 +235,13 @@ func (w *ward) outageIsOver(t *testing.T) {
 	if err := p.refresh(t, &p.online); err != nil {
 		t.Errorf("online: %v", err)
 	}
-	if end := p.get(t, p.app.AuthCodeURL("again", by("hospital-"+w.name))).location(t); !end.Query().Has("code") {
+	if end := p.get(t, p.app.AuthCodeURL("again", withIDP("hospital-"+w.name))).location(t); !end.Query().Has("code") {
 		t.Errorf("sent to %s, want a code", end)
 	}
 }
 
 // eventually waits until so returns true.
-func (h *hospitalized) eventually(t *testing.T, what string, bound time.Duration, so func() bool) {
+func (h *keycloakUser) eventually(t *testing.T, what string, bound time.Duration, so func() bool) {
 	t.Helper()
 	deadline, ticker := time.After(bound), time.NewTicker(500*time.Millisecond)
 	defer ticker.Stop()

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// onOneAndThree runs a test with one gateway, and with three on Redis; with REPLICAS, only with three.
-func onOneAndThree(t *testing.T, test func(t *testing.T, name string)) {
+// runOnOneAndThree runs a test with one gateway, and with three on Redis; with REPLICAS, only with three.
+func runOnOneAndThree(t *testing.T, test func(t *testing.T, name string)) {
 	t.Helper()
 	t.Run("one", func(t *testing.T) { test(t, "one") })
 	if replicasStore == "" {
-		onThree(t, test)
+		runOnThree(t, test)
 	}
 }
 
-// onThree runs a test with three gateways on Redis.
-func onThree(t *testing.T, test func(t *testing.T, name string)) {
+// runOnThree runs a test with three gateways on Redis.
+func runOnThree(t *testing.T, test func(t *testing.T, name string)) {
 	t.Helper()
 	t.Run("three", func(t *testing.T) {
 		for _, program := range []string{"redis-server", "nginx"} {
@@ -43,7 +43,7 @@ func TestKeycloakNextNurse(t *testing.T) {
 	for _, name := range []string{"dora", "nora"} {
 		k.addUser(t, name)
 	}
-	onOneAndThree(t, func(t *testing.T, name string) {
+	runOnOneAndThree(t, func(t *testing.T, name string) {
 		address := mustFreeAddress(t)
 		var idps []string
 		for idp, option := range map[string]string{"asks-" + name: "", "knows-" + name: "keep_upstream_token"} {
@@ -68,7 +68,7 @@ func TestKeycloakNextNurse(t *testing.T) {
 						t.Errorf("signed in as %+v", next.userInfo)
 					}
 					app := g.demoApp(t, "openid")
-					if end := computer.walk(t, app.AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none")), appCallback, nil); !end.Query().Has("code") {
+					if end := computer.walk(t, app.AuthCodeURL("silent", withIDP(idp), oauth2.SetAuthURLParam("prompt", "none")), appCallback, nil); !end.Query().Has("code") {
 						t.Errorf("nora has no session: %s", end)
 					}
 				})
@@ -82,16 +82,16 @@ func TestKeycloakNextNurse(t *testing.T) {
 func TestKeycloakRenewal(t *testing.T) {
 	k := emptyHospital(t)
 	dora := k.addUser(t, "dora")
-	onOneAndThree(t, func(t *testing.T, name string) {
+	runOnOneAndThree(t, func(t *testing.T, name string) {
 		address, idp := mustFreeAddress(t), "brief-"+name
 		k.addClient(t, "https://"+address, idp, map[string]string{
 			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the tolerated clock difference
 			"backchannel.logout.url": "",
 		})
 		g := federatedGateway(t, "gateway-keycloak-renewal-"+name, address, []string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir")})
-		nurse := &hospitalized{person: g.newPerson(t)}
+		nurse := &keycloakUser{person: g.newPerson(t)}
 		token := nurse.signInBy(t, idp, keycloakForm("dora")).token
-		silent := g.demoApp(t, "openid").AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none"))
+		silent := g.demoApp(t, "openid").AuthCodeURL("silent", withIDP(idp), oauth2.SetAuthURLParam("prompt", "none"))
 		renewed := func() (end *url.URL) { // at the app, after a redirect to Keycloak
 			nurse.eventually(t, "asked", time.Minute, func() bool {
 				end = nurse.walk(t, silent, "", nil)
@@ -115,7 +115,7 @@ func TestKeycloakRenewal(t *testing.T) {
 func TestKeycloakIdle(t *testing.T) {
 	k := emptyHospital(t)
 	k.realm(t, http.MethodPut, "", map[string]any{"ssoSessionIdleTimeout": 120})
-	onThree(t, func(t *testing.T, name string) {
+	runOnThree(t, func(t *testing.T, name string) {
 		address, idp := mustFreeAddress(t), "idle-"+name
 		k.addClient(t, "https://"+address, idp, nil)
 		g := federatedGateway(t, "gateway-keycloak-idle-"+name, address,
@@ -125,15 +125,15 @@ func TestKeycloakIdle(t *testing.T) {
 			ids[who], people[who] = k.addUser(t, who+"-"+name), g.newPerson(t)
 			tokens[who] = people[who].signInBy(t, idp, keycloakForm(who+"-"+name)).token
 		}
-		silent := g.demoApp(t, "openid").AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none"))
+		silent := g.demoApp(t, "openid").AuthCodeURL("silent", withIDP(idp), oauth2.SetAuthURLParam("prompt", "none"))
 		visits := func() bool { return people["active"].walk(t, silent, appCallback, nil).Query().Has("code") }
 		reads := func(who string) bool { return g.expand(t, tokens[who].AccessToken, gender).status == http.StatusOK }
 		k.realm(t, http.MethodPut, "/users/"+ids["disabled"], map[string]any{"enabled": false})
-		(&hospitalized{person: people["disabled"]}).eventually(t, "disabled", 90*time.Second, func() bool { return !reads("disabled") })
+		(&keycloakUser{person: people["disabled"]}).eventually(t, "disabled", 90*time.Second, func() bool { return !reads("disabled") })
 		if !visits() || !reads("idle") {
 			t.Error("signed out before the timeout")
 		}
-		(&hospitalized{person: people["idle"]}).eventually(t, "idle", 6*time.Minute, func() bool {
+		(&keycloakUser{person: people["idle"]}).eventually(t, "idle", 6*time.Minute, func() bool {
 			if !visits() {
 				t.Fatal("who is active was signed out")
 			}

@@ -20,8 +20,8 @@ func TestUnknownKeyFlood(t *testing.T) {
 	key, foreign := newKey(t), newKey(t)
 	issuer := providertest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
-	issuer.Fail(providertest.Keys, providertest.JSON(http.StatusOK, keys))
-	g := ownGateway(t, "gateway-flood", fhirServer.address, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
+	issuer.SetFault(providertest.Keys, providertest.JSON(http.StatusOK, keys))
+	g := startTestGateway(t, "gateway-flood", fhirServer.address, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
 	good := func() string { return accessToken(t, key, "good", issuer.Issuer, g.issuer+"/fhir/R4") }
 
 	flood := make(chan *http.Request, tokens)
@@ -35,7 +35,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 	began := time.Now()
 	var all sync.WaitGroup
 	for range senders {
-		all.Go(func() { refuseAll(t, g, flood) })
+		all.Go(func() { checkAllRejected(t, g, flood) })
 	}
 	all.Wait()
 	length, asked := time.Since(began), len(issuer.Requests(providertest.Keys))
@@ -57,8 +57,8 @@ func TestUnknownKeyFlood(t *testing.T) {
 	})
 }
 
-// refuseAll sends requests that must all be rejected: with 401, or with 503 until the keys may be fetched again.
-func refuseAll(t *testing.T, g *gateway, requests <-chan *http.Request) {
+// checkAllRejected sends requests that must all be rejected: with 401, or with 503 until the keys may be fetched again.
+func checkAllRejected(t *testing.T, g *gateway, requests <-chan *http.Request) {
 	for r := range requests {
 		if a, err := trySend(g.client, r); err != nil || a.status != http.StatusUnauthorized && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
 			t.Errorf("%d, %v, want 401, or 503 with Retry-After", a.status, err)

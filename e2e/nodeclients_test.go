@@ -55,7 +55,7 @@ func TestNodeClientsOfOtherKinds(t *testing.T) {
 			%s
 		}
 `
-	g := ownGateway(t, "gateway-clients", fhirServer.address, "\t\tclient demo-service",
+	g := startTestGateway(t, "gateway-clients", fhirServer.address, "\t\tclient demo-service",
 		fmt.Sprintf(block, "ES384", callback, "jwks "+file)+fmt.Sprintf(block, "RS256", callback, "jwks_uri "+keys.URL+"\n\t\t\tpar required")+
 			`		client browser-app {
 			redirect_uri `+callback+`

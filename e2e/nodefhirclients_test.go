@@ -5,7 +5,7 @@ import "testing"
 // FHIR clients written for Node work for a patient who signs in.
 func TestNodeFHIRClients(t *testing.T) {
 	app := "client node-app {\n\t\t\tredirect_uri " + appCallback + "\n\t\t\tscope " + smartScopes + "\n\t\t}\n\t\t"
-	g := ownGateway(t, "gateway-fhir-clients", "", "client demo-app", app+"client demo-app",
+	g := startTestGateway(t, "gateway-fhir-clients", "", "client demo-app", app+"client demo-app",
 		"fhir_user Practitioner/alice", "fhir_user Patient/p01")
 	g.nodeTest(t, "fhirclients.test.mjs")
 }

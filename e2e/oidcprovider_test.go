@@ -20,7 +20,7 @@ var (
 
 func startOIDCProvider(t *testing.T, name, gatewayAddress string) oidcProvider {
 	t.Helper()
-	address := loopback(mustFreeAddress(t))
+	address := withLoopbackIP(mustFreeAddress(t))
 	_, port, _ := net.SplitHostPort(address)
 	p := oidcProvider{"http://" + address}
 	running, err := startProcess(name, []string{"PORT=" + port, "GATEWAY=https://" + gatewayAddress}, "node", "node/provider.mjs")
@@ -77,7 +77,7 @@ func TestOIDCProvider(t *testing.T) {
 			signedIn.check(t, g, provider.issuer, "ada", test.want)
 		})
 		t.Run(test.client+", who is in no such group", func(t *testing.T) {
-			address := g.demoApp(t, "openid").AuthCodeURL("state", by("node-"+test.client))
+			address := g.demoApp(t, "openid").AuthCodeURL("state", withIDP("node-"+test.client))
 			query := g.newPerson(t).walk(t, address, appCallback, bobTypes).Query()
 			if query.Get("error") != "access_denied" || query.Get("state") != "state" || query.Has("code") {
 				t.Errorf("got %s", query.Encode())
@@ -93,19 +93,19 @@ func TestOIDCProvider(t *testing.T) {
 	t.Run("signed in, no page and no provider is asked", func(t *testing.T) {
 		ada := g.newPerson(t)
 		ada.signInBy(t, "node-rs256", adaTypes)
-		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("again", by("node-rs256"))).location(t); !end.Query().Has("code") {
+		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("again", withIDP("node-rs256"))).location(t); !end.Query().Has("code") {
 			t.Errorf("sent to %s, want a code", end)
 		}
 	})
 	t.Run("the answer of another browser is refused", func(t *testing.T) {
-		start := g.demoApp(t, "openid").AuthCodeURL("state", by("node-rs256"), oauth2.S256ChallengeOption(oauth2.GenerateVerifier()))
+		start := g.demoApp(t, "openid").AuthCodeURL("state", withIDP("node-rs256"), oauth2.S256ChallengeOption(oauth2.GenerateVerifier()))
 		back := g.newPerson(t).walk(t, start, g.issuer+"/oauth2/callback/", adaTypes)
 		page := g.newPerson(t).get(t, back.String()).is(t, http.StatusBadRequest)
 		checkPageHeaders(t, page)
 	})
 	t.Run("the same answer does not count twice", func(t *testing.T) {
 		ada := g.newPerson(t)
-		start := g.demoApp(t, "openid").AuthCodeURL("state", by("node-rs256"))
+		start := g.demoApp(t, "openid").AuthCodeURL("state", withIDP("node-rs256"))
 		back := ada.walk(t, start, g.issuer+"/oauth2/callback/", adaTypes).String()
 		if end := ada.get(t, back).location(t); !end.Query().Has("code") {
 			t.Errorf("sent to %s, want a code", end)

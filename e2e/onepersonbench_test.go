@@ -58,7 +58,7 @@ func BenchmarkOnePerson(b *testing.B) {
 
 func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
 	return authorizetest.New(b, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Store, c.Durable = s, s
 		for i := range leavers {
 			leaver := c.Users[0]
@@ -72,8 +72,8 @@ func leaverID(i int) string { return fmt.Sprintf("leaver-%d", i) }
 
 func signInWithRefresh(b *testing.B, server *authorize.Server, user string) {
 	browser := authorizetest.NewBrowser(b, server)
-	answer := browser.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), user, "right")
-	if browser.Redeem(authorizetest.Location(b, answer)).Refresh == "" {
+	answer := browser.SignIn(authorizetest.Request(authorizetest.WithOfflineAccess(nil)), user, "right")
+	if browser.Redeem(authorizetest.Location(b, answer)).RefreshToken == "" {
 		b.Fatal("no refresh token")
 	}
 }

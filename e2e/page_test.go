@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// measured contains the measurements of a page in the browser.
-type measured struct {
+// pageMeasurements contains the measurements of a page in the browser.
+type pageMeasurements struct {
 	ScrollWidth, InnerWidth  int
 	Background               string
 	Language, Title          string
@@ -66,7 +66,7 @@ func TestPages(t *testing.T) {
 	tests := []struct {
 		name, address string
 		then          step
-		check         func(*testing.T, measured)
+		check         func(*testing.T, pageMeasurements)
 	}{
 		{"signin", signIn, chromedp.WaitVisible(chromedp.CSS("form")), checkSignInPage},
 		{"signin-wrong", signIn, mistype(), checkSignInPage},
@@ -82,7 +82,7 @@ func TestPages(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					perform(t, ctx, look(width, scheme, test.address), test.then)
 					screenshot(t, ctx, name)
-					page := read(t, ctx, chromedp.Evaluate[measured](measure))
+					page := readValue(t, ctx, chromedp.Evaluate[pageMeasurements](measure))
 					checkLayout(t, page, int(width))
 					checkAccessible(t, ctx)
 					test.check(t, page)
@@ -105,7 +105,7 @@ func mistype() step {
 	)
 }
 
-func checkLayout(t *testing.T, page measured, width int) {
+func checkLayout(t *testing.T, page pageMeasurements, width int) {
 	t.Helper()
 	if page.InnerWidth != width {
 		t.Errorf("innerWidth %d, want %d: the page is not laid out for its screen", page.InnerWidth, width)
@@ -127,7 +127,7 @@ func checkLayout(t *testing.T, page measured, width int) {
 	}
 }
 
-func checkSignInPage(t *testing.T, page measured) {
+func checkSignInPage(t *testing.T, page pageMeasurements) {
 	t.Helper()
 	if page.Forms != 1 || len(page.Unlabelled) != 0 {
 		t.Errorf("%d forms, without a label: %q", page.Forms, page.Unlabelled)
@@ -140,14 +140,14 @@ func checkSignInPage(t *testing.T, page measured) {
 }
 
 // checkStartPage checks the start page of Caddyfile.example.
-func checkStartPage(t *testing.T, page measured) {
+func checkStartPage(t *testing.T, page pageMeasurements) {
 	t.Helper()
 	if page.Title != "caddy-fhir runs" || page.Forms != 0 {
 		t.Errorf("title %q, %d forms", page.Title, page.Forms)
 	}
 }
 
-func checkErrorPage(t *testing.T, page measured) {
+func checkErrorPage(t *testing.T, page pageMeasurements) {
 	t.Helper()
 	if page.Forms != 0 {
 		t.Errorf("%d forms", page.Forms)

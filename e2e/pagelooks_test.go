@@ -8,9 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pageLooks opens a page on a small phone and on a desktop, light and dark, waits for an element, takes a
+// checkPageLooks opens a page on a small phone and on a desktop, light and dark, waits for an element, takes a
 // screenshot, and checks the measurements.
-func pageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, measured)) {
+func checkPageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, pageMeasurements)) {
 	t.Helper()
 	backgrounds := map[string]string{}
 	for _, width := range []int64{320, 390, 1280} {
@@ -19,10 +19,10 @@ func pageLooks(t *testing.T, ctx context.Context, name, address, there string, c
 			t.Run(name, func(t *testing.T) {
 				perform(t, ctx, look(width, scheme, address), chromedp.WaitVisible(there))
 				screenshot(t, ctx, name)
-				page := read(t, ctx, chromedp.Evaluate[measured](measure))
+				page := readValue(t, ctx, chromedp.Evaluate[pageMeasurements](measure))
 				checkLayout(t, page, int(width))
 				checkAccessible(t, ctx)
-				if low := read(t, ctx, chromedp.Evaluate[[]string](lowLinks)); len(low) != 0 {
+				if low := readValue(t, ctx, chromedp.Evaluate[[]string](lowLinks)); len(low) != 0 {
 					t.Errorf("links less than 44 px high: %q", low)
 				}
 				check(t, page)
@@ -36,7 +36,7 @@ func pageLooks(t *testing.T, ctx context.Context, name, address, there string, c
 }
 
 // checkLabels reports inputs without a label.
-func checkLabels(t *testing.T, page measured) {
+func checkLabels(t *testing.T, page pageMeasurements) {
 	t.Helper()
 	if len(page.Unlabelled) != 0 {
 		t.Errorf("without a label: %q", page.Unlabelled)

@@ -36,13 +36,13 @@ func (g *gateway) newPerson(t *testing.T) *person {
 	return &person{g, client}
 }
 
-func (p *person) get(t *testing.T, address string) answer {
+func (p *person) get(t *testing.T, address string) httpResponse {
 	t.Helper()
 	return send(t, p.client, newRequest(t, http.MethodGet, address, ""))
 }
 
 // authorize sends an authorization request.
-func (p *person) authorize(t *testing.T, query url.Values) answer {
+func (p *person) authorize(t *testing.T, query url.Values) httpResponse {
 	t.Helper()
 	return p.get(t, p.gateway.issuer+"/oauth2/authorize?"+query.Encode())
 }
@@ -94,7 +94,7 @@ func openForm(t *testing.T, page *url.URL, body string) signInForm {
 }
 
 // submit sends the form with a password.
-func (p *person) submit(t *testing.T, form signInForm, password string) answer {
+func (p *person) submit(t *testing.T, form signInForm, password string) httpResponse {
 	t.Helper()
 	values := url.Values{"username": {userName}, "password": {password}}
 	for name := range form.hidden {

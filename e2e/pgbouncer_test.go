@@ -68,7 +68,7 @@ func TestPgBouncer(t *testing.T) {
 
 // A revocation at one gateway reaches the others within a second or two if PgBouncer closes the listening
 // connection, and immediately if PgBouncer keeps that connection or is bypassed by it.
-func TestPgBouncerTells(t *testing.T) {
+func TestPgBouncerDeliversChanges(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	for name, tt := range map[string]struct {
 		mode, listen string

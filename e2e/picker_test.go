@@ -26,7 +26,7 @@ const readPicker = `({
 func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
 	t.Helper()
 	app.launchWith(t, appOptions(g, "smart-app", false, nil))
-	perform(t, soon(t, ctx),
+	perform(t, withShortTimeout(t, ctx),
 		look(390, "light", app.URL+"/launch.html"),
 		chromedp.WaitVisible(chromedp.ID("username")),
 		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
@@ -40,17 +40,17 @@ func TestPickerByKeyboard(t *testing.T) {
 	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
 	ctx := newBrowser(t)
 	openPicker(t, ctx, g, app)
-	if before := read(t, ctx, chromedp.Evaluate[pickerState](readPicker)); len(before.Names) != 20 || before.Focus != "name" {
+	if before := readValue(t, ctx, chromedp.Evaluate[pickerState](readPicker)); len(before.Names) != 20 || before.Focus != "name" {
 		t.Errorf("at first: %+v", before)
 	}
-	perform(t, soon(t, ctx), chromedp.KeyEvent("till"), chromedp.WaitNotPresent("//strong[text()='Nora Ashby']"))
-	found := read(t, ctx, chromedp.Evaluate[pickerState](readPicker))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent("till"), chromedp.WaitNotPresent("//strong[text()='Nora Ashby']"))
+	found := readValue(t, ctx, chromedp.Evaluate[pickerState](readPicker))
 	if strings.Join(found.Names, ", ") != "Felix Tillman, Maya Tillman" || found.Focus != "name" || found.Typed != "till" {
 		t.Errorf("after typing: %+v", found)
 	}
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "picker-typed-390")
-	perform(t, soon(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
+	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
 	if patient := (&launchedApp{ctx, g}).asks(t, "client.patient.id"); patient != "p23" {
 		t.Errorf("launched for %s", patient)
 	}
@@ -85,7 +85,7 @@ func TestPickerKeepsUpWithTyping(t *testing.T) {
 	ctx := newBrowser(t)
 	openPicker(t, ctx, g, app)
 	run := func(script string) bool {
-		return read(t, soon(t, ctx), chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
+		return readValue(t, withShortTimeout(t, ctx), chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
 	}
 	run(`window.asked = [];
 		window.answered = fetch;
@@ -93,18 +93,18 @@ func TestPickerKeepsUpWithTyping(t *testing.T) {
 			const first = new Promise((answer) => (window.release = () => answer(new Response('<p id=results>Late</p>'))));
 			return asked.push(signal) === 1 ? (window.late = first) : answered(address);
 		}; true`)
-	perform(t, soon(t, ctx), chromedp.KeyEvent("till"))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent("till"))
 	run(until("asked.length === 1"))
 	run("window.releaseFirst = release; true")
-	perform(t, soon(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='No patients match your search. Check what you entered.']"))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='No patients match your search. Check what you entered.']"))
 	if !run("releaseFirst(); late.then(() => new Promise((done) => setTimeout(() => done(asked[0].aborted), 50)))") {
 		t.Error("the first request goes on")
 	}
-	if text := read(t, ctx, chromedp.Text(chromedp.ID("results"))); strings.Contains(text, "Late") {
+	if text := readValue(t, ctx, chromedp.Text(chromedp.ID("results"))); strings.Contains(text, "Late") {
 		t.Errorf("the first answer is shown: %s", text)
 	}
 	run("window.fetch = () => Promise.reject(new TypeError('offline')); true")
-	perform(t, soon(t, ctx), chromedp.KeyEvent(kb.Backspace))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(kb.Backspace))
 	run(until("document.getElementById('results').childElementCount === 0"))
-	perform(t, soon(t, ctx), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//strong[text()='Maya Tillman']"))
+	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//strong[text()='Maya Tillman']"))
 }

@@ -144,8 +144,8 @@ func TestPostgresFailover(t *testing.T) {
 	}
 }
 
-// A toldKeys contains the updates that a follower received.
-type toldKeys struct {
+// A followedKeys contains the updates that a follower received.
+type followedKeys struct {
 	mu   sync.Mutex
 	at   map[string]time.Time // time of the first update, by key
 	all  int                  // number of updates with all entries
@@ -153,9 +153,9 @@ type toldKeys struct {
 }
 
 // followPostgres follows a store until the end of the test, and retries after failures.
-func followPostgres(t *testing.T, s store.Shared) *toldKeys {
+func followPostgres(t *testing.T, s store.SharedStore) *followedKeys {
 	t.Helper()
-	k := &toldKeys{at: map[string]time.Time{}}
+	k := &followedKeys{at: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func followPostgres(t *testing.T, s store.Shared) *toldKeys {
 	return k
 }
 
-func (k *toldKeys) tell(u store.Update) {
+func (k *followedKeys) tell(u store.Update) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if u.IsComplete {
@@ -183,14 +183,14 @@ func (k *toldKeys) tell(u store.Update) {
 	}
 }
 
-func (k *toldKeys) wholes() int {
+func (k *followedKeys) wholes() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.all
 }
 
 // await waits for an update with a key, and returns its time.
-func (k *toldKeys) await(t *testing.T, key string) time.Time {
+func (k *followedKeys) await(t *testing.T, key string) time.Time {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		k.mu.Lock()

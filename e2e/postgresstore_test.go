@@ -40,14 +40,14 @@ func runPostgresSuites(t *testing.T, dsn, listen string) {
 	storetest.Suite{
 		Lifetime: 2 * time.Second,
 		New: func(t *testing.T, maxEntries int) store.Store {
-			return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second, Unbounded: []string{storetest.EndingKind}})
+			return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second, UnboundedKinds: []string{storetest.ReservedKind}})
 		},
 	}.Run(t)
 	storetest.SharedSuite{
 		Lifetime: 2 * time.Second,
-		New: func(t *testing.T, kinds ...string) func() store.Shared {
+		New: func(t *testing.T, kinds ...string) func() store.SharedStore {
 			table := postgresTable()
-			return func() store.Shared {
+			return func() store.SharedStore {
 				return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, SubscribedKinds: kinds, Timeout: 10 * time.Second})
 			}
 		},

@@ -20,13 +20,13 @@ import (
 )
 
 // A signer is a certificate authority.
-type signer struct {
+type certificateAuthority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
 // sign issues a certificate for a name, signed by the authority or, if s is nil, by itself.
-func (s *signer) sign(t *testing.T, name string) *signer {
+func (s *certificateAuthority) sign(t *testing.T, name string) *certificateAuthority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -42,19 +42,19 @@ func (s *signer) sign(t *testing.T, name string) *signer {
 	must(t, err)
 	certificate, err := x509.ParseCertificate(der)
 	must(t, err)
-	return &signer{certificate, key}
+	return &certificateAuthority{certificate, key}
 }
 
-func (s *signer) pem(t *testing.T) (certificate, key []byte) {
+func (s *certificateAuthority) pem(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(s.key)
 	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// trusting configures a client that trusts an authority, has a client certificate unless client is nil, and
+// clientTLSConfig configures a client that trusts an authority, has a client certificate unless client is nil, and
 // expects a server name, by default that of the address.
-func trusting(authority, client *signer, name string) *tls.Config {
+func clientTLSConfig(authority, client *certificateAuthority, name string) *tls.Config {
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
 	c.RootCAs.AddCert(authority.certificate)
 	if client != nil {
@@ -76,7 +76,7 @@ func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 // With tls, the server is authenticated by its certificate, and the gateway by its own. A failed start reports
 // which certificate is invalid.
 func TestPostgresTLS(t *testing.T) {
-	var nobody *signer
+	var nobody *certificateAuthority
 	authority, stranger := nobody.sign(t, "authority"), nobody.sign(t, "stranger")
 	p := newPostgres(t, "fsync=off")
 	p.options = append(p.options, "ssl=on", "ssl_cert_file="+p.folder+"/server.pem", "ssl_key_file="+p.folder+"/server.key", "ssl_ca_file="+p.folder+"/ca.pem")
@@ -97,10 +97,10 @@ func TestPostgresTLS(t *testing.T) {
 		config *tls.Config
 		good   bool
 	}{
-		{"all in order", "localhost", trusting(authority, client, ""), true},
-		{"another authority", "localhost", trusting(stranger, client, ""), false},
-		{"another name", "127.0.0.1", trusting(authority, client, ""), false},
-		{"no client certificate", "localhost", trusting(authority, nil, ""), false},
+		{"all in order", "localhost", clientTLSConfig(authority, client, ""), true},
+		{"another authority", "localhost", clientTLSConfig(stranger, client, ""), false},
+		{"another name", "127.0.0.1", clientTLSConfig(authority, client, ""), false},
+		{"no client certificate", "localhost", clientTLSConfig(authority, nil, ""), false},
 		{"no TLS", "localhost", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,22 +30,22 @@ func TestQuestionPages(t *testing.T) {
 		t.Errorf("landed by %s with %v", r.Method, r.URL)
 	}
 
-	forms := func(t *testing.T, page measured) {
+	forms := func(t *testing.T, page pageMeasurements) {
 		if page.Forms != 1 || len(page.Unlabelled) != 0 {
 			t.Errorf("%d forms, without a label: %q", page.Forms, page.Unlabelled)
 		}
 	}
-	pageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Choose an account']", forms)
-	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Give Demo App access?']", forms)
-	pageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App Zugriff geben?']", forms)
-	pageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Give Demo App access?']", func(t *testing.T, _ measured) {
+	checkPageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Choose an account']", forms)
+	checkPageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Give Demo App access?']", forms)
+	checkPageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App Zugriff geben?']", forms)
+	checkPageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Give Demo App access?']", func(t *testing.T, _ pageMeasurements) {
 		perform(t, ctx, chromedp.Click("//div[@class='item'][contains(., 'of all kinds')]/details/summary"))
 		screenshot(t, ctx, t.Name()[len("TestQuestionPages/"):])
-		forms(t, read(t, ctx, chromedp.Evaluate[measured](measure)))
+		forms(t, readValue(t, ctx, chromedp.Evaluate[pageMeasurements](measure)))
 		checkAccessible(t, ctx)
 	})
 
-	perform(t, soon(t, ctx),
+	perform(t, withShortTimeout(t, ctx),
 		tabTo("Uncheck all"), chromedp.KeyEvent(" "), tabTo("Allergies"), chromedp.KeyEvent(" "),
 		tabTo("demo.read"), chromedp.KeyEvent(" "), tabTo("Allow"), chromedp.KeyEvent(kb.Enter),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),

@@ -26,7 +26,7 @@ func TestSimultaneousRedemptions(t *testing.T) {
 		requests[i] = newRequest(t, http.MethodPost, example.issuer+"/oauth2/token", form.Encode())
 		requests[i].Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	answers, errs := make([]answer, redeemers), make([]error, redeemers)
+	answers, errs := make([]httpResponse, redeemers), make([]error, redeemers)
 	var started, finished sync.WaitGroup
 	started.Add(redeemers)
 	for i, r := range requests {

@@ -24,7 +24,7 @@ func TestRedisCutOff(t *testing.T) {
 		}
 		pairs[wait] = [2]*redisstore.Store{openRedis(t, options), openRedis(t, options)}
 		for _, gateway := range pairs[wait] {
-			persist(t, func() error { return gateway.Put(t.Context(), "code:before", nil, time.Minute) })
+			retryUntilResponse(t, func() error { return gateway.Put(t.Context(), "code:before", nil, time.Minute) })
 		}
 	}
 	servers := engine.Servers()
@@ -36,18 +36,18 @@ func TestRedisCutOff(t *testing.T) {
 	awaitNextMaster(t, engine, servers[0])
 	time.Sleep(3 * time.Second) // until min-replicas-max-lag has passed
 	for wait, gateways := range pairs {
-		t.Run(fmt.Sprintf("wait_replicas %d", wait), func(t *testing.T) { handOver(t, gateways) })
+		t.Run(fmt.Sprintf("wait_replicas %d", wait), func(t *testing.T) { redeemAtOtherGateway(t, gateways) })
 	}
 }
 
-// handOver creates codes at one gateway and takes them at the other.
-func handOver(t *testing.T, gateways [2]*redisstore.Store) {
+// redeemAtOtherGateway creates codes at one gateway and takes them at the other.
+func redeemAtOtherGateway(t *testing.T, gateways [2]*redisstore.Store) {
 	began, longest := time.Now(), time.Duration(0)
 	for i := range 100 {
 		key := "code:" + randomID()
-		persist(t, func() error { return gateways[i%2].Put(t.Context(), key, nil, time.Minute) })
+		retryUntilResponse(t, func() error { return gateways[i%2].Put(t.Context(), key, nil, time.Minute) })
 		asked := time.Now()
-		persist(t, func() error { _, err := gateways[1-i%2].Take(t.Context(), key); return err })
+		retryUntilResponse(t, func() error { _, err := gateways[1-i%2].Take(t.Context(), key); return err })
 		longest = max(longest, time.Since(asked))
 	}
 	t.Logf("100 codes took %v; the longest to take one, %v", time.Since(began), longest)
@@ -84,8 +84,8 @@ func awaitNextMaster(t *testing.T, engine deployment.Engine, old *deployment.Pro
 	}
 }
 
-// persist repeats a call until the store responds.
-func persist(t *testing.T, call func() error) {
+// retryUntilResponse repeats a call until the store responds.
+func retryUntilResponse(t *testing.T, call func() error) {
 	t.Helper()
 	began := time.Now()
 	for {

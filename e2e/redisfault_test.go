@@ -240,7 +240,7 @@ func TestRedisReplicas(t *testing.T) {
 	}
 	replica := startRedis(t, "--replicaof", "127.0.0.1", alone.port)
 	replica.await(t, "replication", "master_link_status:up")
-	if err := onceConfirmed(func() error { return r.Put(ctx, "code:1", nil, time.Minute) }); err != nil {
+	if err := retryUntilConfirmed(func() error { return r.Put(ctx, "code:1", nil, time.Minute) }); err != nil {
 		t.Errorf("with a replica: %v", err)
 	}
 	replica.pause()
@@ -258,7 +258,7 @@ func TestRedisReplicas(t *testing.T) {
 		t.Errorf("something to get, with a replica that is paused: %v", err)
 	}
 	replica.resume()
-	if err := onceConfirmed(func() error { _, err := r.Get(ctx, "code:3"); return err }); !errors.Is(err, store.ErrNotFound) {
+	if err := retryUntilConfirmed(func() error { _, err := r.Get(ctx, "code:3"); return err }); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("nothing to get: %v", err)
 	}
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrExists) {
@@ -278,8 +278,8 @@ func TestRedisReplicas(t *testing.T) {
 	}
 }
 
-// onceConfirmed repeats a call until the replica that must confirm it has caught up.
-func onceConfirmed(call func() error) (err error) {
+// retryUntilConfirmed repeats a call until the replica that must confirm it has caught up.
+func retryUntilConfirmed(call func() error) (err error) {
 	for range 40 { // a quarter of a second each
 		if err = call(); !errors.Is(err, store.ErrUnavailable) {
 			return err

@@ -32,7 +32,7 @@ func TestRedisOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for round := range *onceRounds {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
-					u := newUses(t, tt.servers, tt.wait)
+					u := newSharedEntries(t, tt.servers, tt.wait)
 					u.run(t, tt.fault)
 					both, lost := u.count(t)
 					t.Logf("of %d: %d used by both gateways, %d used and lost; no answer for %v at most", usesTotal, both, lost, u.longest)
@@ -50,8 +50,8 @@ var onceRounds = flag.Int("once", 1, "rounds of each fault in TestRedisOnce")
 
 const usesTotal = 2000
 
-// uses are entries that two gateways use.
-type uses struct {
+// sharedEntries are entries that two gateways use.
+type sharedEntries struct {
 	servers  *redisSentinel
 	gateways [2]*redisstore.Store
 	used     [2][usesTotal]bool
@@ -60,9 +60,9 @@ type uses struct {
 	longest  time.Duration // guarded by mu
 }
 
-func newUses(t *testing.T, servers []string, wait int) *uses {
+func newSharedEntries(t *testing.T, servers []string, wait int) *sharedEntries {
 	t.Helper()
-	u := &uses{servers: startRedisSentinel(t, servers...)}
+	u := &sharedEntries{servers: startRedisSentinel(t, servers...)}
 	for i := range u.gateways {
 		u.gateways[i] = openRedis(t, redisstore.Options{
 			Sentinel: redisstore.Sentinel{Master: sentinelMaster, Nodes: u.servers.addresses()}, WaitReplicas: wait,
@@ -73,7 +73,7 @@ func newUses(t *testing.T, servers []string, wait int) *uses {
 
 // run lets eight clients at each gateway use all entries in the same order, and sends the master a signal in
 // the middle.
-func (u *uses) run(t *testing.T, fault syscall.Signal) {
+func (u *sharedEntries) run(t *testing.T, fault syscall.Signal) {
 	var all sync.WaitGroup
 	for i := range u.gateways {
 		var next atomic.Int64
@@ -95,7 +95,7 @@ func (u *uses) run(t *testing.T, fault syscall.Signal) {
 }
 
 // fail sends the master a signal. A paused master resumes after a while.
-func (u *uses) fail(t *testing.T, fault syscall.Signal) {
+func (u *sharedEntries) fail(t *testing.T, fault syscall.Signal) {
 	master := u.servers.master(t)
 	_ = master.process.cmd.Process.Signal(fault)
 	if fault == syscall.SIGSTOP {
@@ -105,7 +105,7 @@ func (u *uses) fail(t *testing.T, fault syscall.Signal) {
 }
 
 // use adds an entry, and retries while the result is unknown.
-func (u *uses) use(t *testing.T, gateway, n int) {
+func (u *sharedEntries) use(t *testing.T, gateway, n int) {
 	defer u.done.Add(1)
 	began := time.Now()
 	for {
@@ -122,7 +122,7 @@ func (u *uses) use(t *testing.T, gateway, n int) {
 }
 
 // count returns the number of entries that both gateways have used, and of used entries that are missing.
-func (u *uses) count(t *testing.T) (both, lost int) {
+func (u *sharedEntries) count(t *testing.T) (both, lost int) {
 	time.Sleep(2 * time.Second) // the old master becomes a replica, and discards changes that only it has
 	for n := range usesTotal {
 		_, err := u.gateways[0].Get(t.Context(), fmt.Sprint("assertion:", n))

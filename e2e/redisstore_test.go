@@ -41,13 +41,13 @@ func TestRedisStore(t *testing.T) {
 			t.Parallel()
 			options := tt.start(t)
 			var made atomic.Int64
-			storetest.Suite{Lifetime: redisLifetime, LooseBound: true, New: func(t *testing.T, _ int) store.Store {
+			storetest.Suite{Lifetime: redisLifetime, ApproximateLimit: true, New: func(t *testing.T, _ int) store.Store {
 				return openRedis(t, withPrefix(options, &made))
 			}}.Run(t)
-			storetest.SharedSuite{Lifetime: redisLifetime, New: func(t *testing.T, kinds ...string) func() store.Shared {
+			storetest.SharedSuite{Lifetime: redisLifetime, New: func(t *testing.T, kinds ...string) func() store.SharedStore {
 				options := withPrefix(options, &made)
 				options.SubscribedKinds = kinds
-				return func() store.Shared { return openRedis(t, options) }
+				return func() store.SharedStore { return openRedis(t, options) }
 			}}.Run(t)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 
 // startRedisTLS starts a server that also listens with TLS. Its certificate is issued for a name by an
 // authority, and clients need a certificate from that authority. It returns the TLS address.
-func startRedisTLS(t *testing.T, authority *signer, name string) (address string) {
+func startRedisTLS(t *testing.T, authority *certificateAuthority, name string) (address string) {
 	t.Helper()
 	s := newRedisServer(t)
 	certificate, key := authority.sign(t, name).pem(t)
@@ -33,7 +33,7 @@ func startRedisTLS(t *testing.T, authority *signer, name string) (address string
 // an invalid certificate, unless the server does not report it.
 func TestRedisTLS(t *testing.T) {
 	t.Parallel()
-	var nobody *signer
+	var nobody *certificateAuthority
 	authority, stranger := nobody.sign(t, "authority"), nobody.sign(t, "stranger")
 	address := startRedisTLS(t, authority, "redis.example")
 	client := authority.sign(t, "gateway")
@@ -42,12 +42,12 @@ func TestRedisTLS(t *testing.T) {
 		config *tls.Config
 		want   error
 	}{
-		{"all in order", trusting(authority, client, "redis.example"), nil},
-		{"another authority", trusting(stranger, client, "redis.example"), redisstore.ErrUnsuitable},
-		{"another name", trusting(authority, client, "127.0.0.1"), redisstore.ErrUnsuitable},
-		{"the name of the address", trusting(authority, client, ""), redisstore.ErrUnsuitable},
-		{"a client certificate of another authority", trusting(authority, stranger.sign(t, "gateway"), "redis.example"), store.ErrUnavailable},
-		{"no client certificate", trusting(authority, nil, "redis.example"), store.ErrUnavailable},
+		{"all in order", clientTLSConfig(authority, client, "redis.example"), nil},
+		{"another authority", clientTLSConfig(stranger, client, "redis.example"), redisstore.ErrUnsuitable},
+		{"another name", clientTLSConfig(authority, client, "127.0.0.1"), redisstore.ErrUnsuitable},
+		{"the name of the address", clientTLSConfig(authority, client, ""), redisstore.ErrUnsuitable},
+		{"a client certificate of another authority", clientTLSConfig(authority, stranger.sign(t, "gateway"), "redis.example"), store.ErrUnavailable},
+		{"no client certificate", clientTLSConfig(authority, nil, "redis.example"), store.ErrUnavailable},
 		{"no TLS", nil, store.ErrUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

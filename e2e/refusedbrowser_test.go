@@ -17,17 +17,17 @@ func TestRefusedAtSharedWorkstation(t *testing.T) {
 	app, verifier := g.demoApp(t, "openid"), oauth2.GenerateVerifier()
 	app.RedirectURL = callback
 	perform(t, ctx,
-		chromedp.Navigate(app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("node-rs256"))),
+		chromedp.Navigate(app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), withIDP("node-rs256"))),
 		chromedp.WaitVisible("//h1[text()='Sign in at the provider']"),
 		chromedp.KeyEvent("bob"+kb.Tab+"bob-at-the-provider"+kb.Enter),
 		chromedp.WaitVisible("//h1[text()='You don’t have access']"),
 	)
-	pageLooks(t, ctx, "refused", read(t, ctx, chromedp.Location()), "//strong[text()='Bob Brown']", func(t *testing.T, page measured) {
+	checkPageLooks(t, ctx, "refused", readValue(t, ctx, chromedp.Location()), "//strong[text()='Bob Brown']", func(t *testing.T, page pageMeasurements) {
 		if page.Forms != 1 {
 			t.Errorf("%d forms", page.Forms)
 		}
 	})
-	perform(t, soon(t, ctx),
+	perform(t, withShortTimeout(t, ctx),
 		chromedp.Click("//button[text()='Sign out of General Hospital and use another account']"),
 		chromedp.WaitVisible("//h1[text()='Sign out of the provider?']"),
 		chromedp.Click("//button[text()='Sign out']"),

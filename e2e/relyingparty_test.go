@@ -60,7 +60,7 @@ func TestRelyingParty(t *testing.T) {
 	t.Run("the code works once, and what it gave is revoked", func(t *testing.T) {
 		_, err := app.Exchange(ctx, end.Query().Get("code"), oauth2.VerifierOption(verifier))
 		wantOAuthError(t, err, "invalid_grant")
-		othersHear()
+		awaitPropagation()
 		example.expand(t, token.AccessToken, "http://hl7.org/fhir/ValueSet/administrative-gender").is(t, http.StatusUnauthorized)
 	})
 }

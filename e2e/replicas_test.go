@@ -77,15 +77,15 @@ func (g *gateway) killReplicas(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // nginx skips each of them for a second
 }
 
-// othersHear waits until a change at one gateway has reached all others.
-func othersHear() {
+// awaitPropagation waits until a change at one gateway has reached all others.
+func awaitPropagation() {
 	if replicasStore != "" {
 		time.Sleep(time.Second)
 	}
 }
 
-// alone skips a test that does not apply to several gateways.
-func alone(t *testing.T, why string) {
+// skipOnReplicas skips a test that does not apply to several gateways.
+func skipOnReplicas(t *testing.T, why string) {
 	t.Helper()
 	if replicasStore != "" {
 		t.Skip("not with REPLICAS: " + why)

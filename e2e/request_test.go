@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// answer is a completely received HTTP response.
-type answer struct {
+// httpResponse is a completely received HTTP response.
+type httpResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
 // send sends a request and reads the response.
-func send(t *testing.T, client *http.Client, r *http.Request) answer {
+func send(t *testing.T, client *http.Client, r *http.Request) httpResponse {
 	t.Helper()
 	a, err := trySend(client, r)
 	if err != nil {
@@ -27,14 +27,14 @@ func send(t *testing.T, client *http.Client, r *http.Request) answer {
 }
 
 // trySend is like send, but for goroutines, which must not end the test.
-func trySend(client *http.Client, r *http.Request) (answer, error) {
+func trySend(client *http.Client, r *http.Request) (httpResponse, error) {
 	response, err := client.Do(r)
 	if err != nil {
-		return answer{}, err
+		return httpResponse{}, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, body}, err
+	return httpResponse{response.StatusCode, response.Header, body}, err
 }
 
 func newRequest(t *testing.T, method, address, body string) *http.Request {
@@ -47,7 +47,7 @@ func newRequest(t *testing.T, method, address, body string) *http.Request {
 }
 
 // fhir sends a FHIR request with a token; "": without a token.
-func (g *gateway) fhir(t *testing.T, token, method, path, body string) answer {
+func (g *gateway) fhir(t *testing.T, token, method, path, body string) httpResponse {
 	t.Helper()
 	r := newRequest(t, method, g.issuer+"/fhir/R4/"+path, body)
 	if body != "" {
@@ -60,7 +60,7 @@ func (g *gateway) fhir(t *testing.T, token, method, path, body string) answer {
 }
 
 // expand requests an expansion, with name and value pairs of further parameters.
-func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...string) answer {
+func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...string) httpResponse {
 	t.Helper()
 	query := url.Values{"url": {valueSet}}
 	for i := 0; i < len(parameters); i += 2 {
@@ -70,7 +70,7 @@ func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...str
 }
 
 // is fails the test unless the response has the given status.
-func (a answer) is(t *testing.T, status int) answer {
+func (a httpResponse) is(t *testing.T, status int) httpResponse {
 	t.Helper()
 	if a.status != status {
 		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
@@ -79,7 +79,7 @@ func (a answer) is(t *testing.T, status int) answer {
 }
 
 // decode decodes the response's JSON into a value.
-func (a answer) decode(t *testing.T, value any) {
+func (a httpResponse) decode(t *testing.T, value any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, value); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
@@ -88,7 +88,7 @@ func (a answer) decode(t *testing.T, value any) {
 
 // isOutcome fails the test unless the response is an OperationOutcome with at least one error, in FHIR's media
 // type.
-func (a answer) isOutcome(t *testing.T) {
+func (a httpResponse) isOutcome(t *testing.T) {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); !strings.HasPrefix(got, "application/fhir+json") {
 		t.Errorf("Content-Type %q, want application/fhir+json", got)
@@ -109,7 +109,7 @@ func (a answer) isOutcome(t *testing.T) {
 }
 
 // location returns the target of the response's redirect.
-func (a answer) location(t *testing.T) *url.URL {
+func (a httpResponse) location(t *testing.T) *url.URL {
 	t.Helper()
 	location, err := url.Parse(a.is(t, http.StatusFound).header.Get("Location"))
 	if err != nil {

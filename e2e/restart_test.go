@@ -48,13 +48,13 @@ func TestRefreshingParty(t *testing.T) {
 	wantOAuthError(t, err, "invalid_grant")
 	_, err = example.refresh(t, app, third)
 	wantOAuthError(t, err, "invalid_grant")
-	othersHear()
+	awaitPropagation()
 	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
 }
 
 // A killed gateway, which could not write anything at its end, restarts with its state.
-func TestKilled(t *testing.T) {
-	g := ownGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
+func TestKilledGateway(t *testing.T) {
+	g := startTestGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	app := g.demoApp(t, "openid")
 	kept, revoked, stolen := g.offline(t), g.offline(t), g.offline(t)
 	keys := g.keyIDs(t)
@@ -112,7 +112,7 @@ func TestKilled(t *testing.T) {
 }
 
 // mistype submits the sign-in page with a wrong password, in a new browser.
-func (g *gateway) mistype(t *testing.T) answer {
+func (g *gateway) mistype(t *testing.T) httpResponse {
 	t.Helper()
 	p := g.newPerson(t)
 	return p.submit(t, p.openSignIn(t, g.demoApp(t, "openid").AuthCodeURL("state")), "wrong")
@@ -166,7 +166,7 @@ func (g *gateway) killAndStart(t *testing.T, name string) {
 
 // A code flow works if the configuration is reloaded before each step.
 func TestCodeFlowAcrossReloads(t *testing.T) {
-	g := ownGateway(t, "gateway-reloads", fhirServer.address)
+	g := startTestGateway(t, "gateway-reloads", fhirServer.address)
 	app, verifier := g.demoApp(t, "openid", "offline_access", "user/*.rs"), oauth2.GenerateVerifier()
 	p := g.newPerson(t)
 	form := p.openSignIn(t, app.AuthCodeURL("state", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier)))

@@ -13,7 +13,7 @@ import (
 // may and may not read; then with fewer scopes, and without an EHR. The screenshots in out/ are for visual
 // inspection.
 func TestSandbox(t *testing.T) {
-	ctx, g := newBrowser(t), ownGateway(t, "gateway-sandbox", "") // with the example's own records
+	ctx, g := newBrowser(t), startTestGateway(t, "gateway-sandbox", "") // with the example's own records
 	perform(t, ctx,
 		chromedp.Navigate(g.issuer+"/"),
 		chromedp.Click("//a[text()='Launch an app']"),
@@ -25,7 +25,7 @@ func TestSandbox(t *testing.T) {
 		chromedp.Click(chromedp.CSS("input[name=encounter]")),
 		chromedp.SendKeys(chromedp.ID("intent"), "reconcile-medications"),
 	)
-	sandboxLooks(t, ctx, "launch-page", 0)
+	checkSandboxLooks(t, ctx, "launch-page", 0)
 	perform(t, ctx,
 		chromedp.Click("//button[text()='Open the app']"),
 		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), // consent is required, because any app on the machine could listen on localhost
@@ -38,17 +38,17 @@ func TestSandbox(t *testing.T) {
 		checkStatuses(t, ctx, "record", "200", "200", "200", "200")
 		checkStatuses(t, ctx, "refused", "404", "403")
 		for member, want := range map[string]string{"patient": "p01", "intent": "reconcile-medications", "need_patient_banner": "true", "token_type": "Bearer"} {
-			if got := read(t, ctx, chromedp.Evaluate[string](explained("token", member))); got != want {
+			if got := readValue(t, ctx, chromedp.Evaluate[string](explanationScript("token", member))); got != want {
 				t.Errorf("%s is %q, want %q", member, got, want)
 			}
 		}
-		if got := read(t, ctx, chromedp.Evaluate[string](explained("identity", "fhirUser"))); got != g.issuer+"/fhir/R4/Practitioner/alice" {
+		if got := readValue(t, ctx, chromedp.Evaluate[string](explanationScript("identity", "fhirUser"))); got != g.issuer+"/fhir/R4/Practitioner/alice" {
 			t.Errorf("fhirUser is %q", got)
 		}
-		if left := read(t, ctx, chromedp.Evaluate[string]("location.search + Object.keys(sessionStorage)")); left != "" {
+		if left := readValue(t, ctx, chromedp.Evaluate[string]("location.search + Object.keys(sessionStorage)")); left != "" {
 			t.Errorf("the browser keeps %q", left)
 		}
-		sandboxLooks(t, ctx, "sandbox-app", 1)
+		checkSandboxLooks(t, ctx, "sandbox-app", 1)
 	})
 	t.Run("another patient", func(t *testing.T) {
 		perform(t, ctx,
@@ -72,7 +72,7 @@ func TestSandbox(t *testing.T) {
 			chromedp.WaitVisible(chromedp.CSS("#record .answers li")),
 		)
 		checkStatuses(t, ctx, "record", "200", "200", "200", "200")
-		if got := read(t, ctx, chromedp.Evaluate[string](explained("token", "patient"))); got != "p02" {
+		if got := readValue(t, ctx, chromedp.Evaluate[string](explanationScript("token", "patient"))); got != "p02" {
 			t.Errorf("patient %q", got)
 		}
 	})
@@ -81,19 +81,19 @@ func TestSandbox(t *testing.T) {
 // checkStatuses compares the statuses that the app shows in a section.
 func checkStatuses(t *testing.T, ctx context.Context, section string, want ...string) {
 	t.Helper()
-	got := read(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("[...document.querySelectorAll('#%s .answers p strong')].map((e) => e.textContent)", section)))
+	got := readValue(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("[...document.querySelectorAll('#%s .answers p strong')].map((e) => e.textContent)", section)))
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", section, got, want)
 	}
 }
 
-// explained returns a script for the value that the app shows for a member.
-func explained(section, member string) string {
+// explanationScript returns a script for the value that the app shows for a member.
+func explanationScript(section, member string) string {
 	return fmt.Sprintf("[...document.querySelectorAll('#%s dl div')].find((row) => row.querySelector('dt').textContent === '%s')?.querySelector('dd').textContent ?? ''", section, member)
 }
 
-// sandboxLooks checks the open page in every size and color scheme.
-func sandboxLooks(t *testing.T, ctx context.Context, name string, scripts int) {
+// checkSandboxLooks checks the open page in every size and color scheme.
+func checkSandboxLooks(t *testing.T, ctx context.Context, name string, scripts int) {
 	t.Helper()
 	for _, width := range []int64{320, 390, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -101,7 +101,7 @@ func sandboxLooks(t *testing.T, ctx context.Context, name string, scripts int) {
 			t.Run(name, func(t *testing.T) {
 				perform(t, ctx, screen(width, scheme))
 				screenshot(t, ctx, name)
-				page := read(t, ctx, chromedp.Evaluate[measured](measure))
+				page := readValue(t, ctx, chromedp.Evaluate[pageMeasurements](measure))
 				page.Scripts -= scripts
 				checkLayout(t, page, int(width))
 				checkAccessible(t, ctx)

@@ -34,7 +34,7 @@ func totpNow() string {
 // inspection.
 func TestSecondFactorInBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
-	g := ownGateway(t, "gateway-totp", fhirServer.address, aliceLine, aliceLine+"\t\t\ttotp_secret "+totpSecret+"\n")
+	g := startTestGateway(t, "gateway-totp", fhirServer.address, aliceLine, aliceLine+"\t\t\ttotp_secret "+totpSecret+"\n")
 	app, verifier := g.demoApp(t, "openid"), oauth2.GenerateVerifier()
 	app.RedirectURL = callback
 	signIn := app.AuthCodeURL("by two factors", oauth2.S256ChallengeOption(verifier))
@@ -44,8 +44,8 @@ func TestSecondFactorInBrowser(t *testing.T) {
 		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
 		chromedp.WaitVisible(chromedp.ID("code")),
 	)
-	page := read(t, ctx, chromedp.Evaluate[string]("location.href"))
-	pageLooks(t, ctx, "secondfactor", page, "//h1[text()='Enter your code']", func(t *testing.T, page measured) {
+	page := readValue(t, ctx, chromedp.Evaluate[string]("location.href"))
+	checkPageLooks(t, ctx, "secondfactor", page, "//h1[text()='Enter your code']", func(t *testing.T, page pageMeasurements) {
 		if page.Forms != 1 || len(page.Unlabelled) != 0 || page.Autocomplete["code"] != "one-time-code" {
 			t.Errorf("%d forms, without a label: %q, autocomplete %q", page.Forms, page.Unlabelled, page.Autocomplete)
 		}
@@ -67,7 +67,7 @@ func TestSecondFactorInBrowser(t *testing.T) {
 // After too many wrong passwords, the page shows how long to wait.
 func TestLockoutPage(t *testing.T) {
 	ctx := newBrowser(t)
-	g := ownGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
+	g := startTestGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	signIn := g.demoApp(t, "openid").AuthCodeURL("state")
 	for _, width := range []int64{320, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -79,10 +79,10 @@ func TestLockoutPage(t *testing.T) {
 						t.Fatalf("the page says %q", alert)
 					}
 					perform(t, ctx, look(width, scheme, signIn), mistype())
-					alert = read(t, ctx, chromedp.Evaluate[string]("document.querySelector('[role=alert]').textContent"))
+					alert = readValue(t, ctx, chromedp.Evaluate[string]("document.querySelector('[role=alert]').textContent"))
 				}
 				screenshot(t, ctx, name)
-				page := read(t, ctx, chromedp.Evaluate[measured](measure))
+				page := readValue(t, ctx, chromedp.Evaluate[pageMeasurements](measure))
 				checkLayout(t, page, int(width))
 				checkSignInPage(t, page)
 			})
@@ -92,7 +92,7 @@ func TestLockoutPage(t *testing.T) {
 
 // Forwarded client addresses are not trusted: failures count for the address of the connection.
 func TestLockoutByAddress(t *testing.T) {
-	g := ownGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
+	g := startTestGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	address := g.demoApp(t, "openid").AuthCodeURL("state")
 	for i := range 20 {
 		p := g.newPerson(t)

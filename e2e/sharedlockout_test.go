@@ -49,9 +49,9 @@ func TestSharedLockout(t *testing.T) {
 			for range 3 {
 				gateways = append(gateways, newLockoutGateway(t, open()))
 			}
-			oneSetOfKeys(t, gateways)
-			triesAtOnce(t, gateways, "alice", errWrongPassword, 10)
-			triesAtOnce(t, gateways, "bob", nil, 60)
+			startAllAtOnce(t, gateways)
+			checkConcurrentTries(t, gateways, "alice", errWrongPassword, 10)
+			checkConcurrentTries(t, gateways, "bob", nil, 60)
 			began, tries := time.Now(), 0
 			for ; time.Since(began) < 2*time.Second; tries++ {
 				if err := gateways[tries%3].try(t, "carol", func() error { return nil }); err != nil {
@@ -86,7 +86,7 @@ func newLockoutGateway(t *testing.T, s store.Store) *lockoutGateway {
 }
 
 func (g *lockoutGateway) try(t *testing.T, name string, check func() error) error {
-	counters, _, err := g.limiter.Counters(httptest.NewRequest("POST", "/oauth2/login", nil), lockout.Password, name, "")
+	counters, _, err := g.limiter.Counters(httptest.NewRequest("POST", "/oauth2/login", nil), lockout.KindPassword, name, "")
 	if err != nil {
 		t.Error(err)
 		return err
@@ -94,8 +94,8 @@ func (g *lockoutGateway) try(t *testing.T, name string, check func() error) erro
 	return g.limiter.Attempt(t.Context(), counters, errWrongPassword, check)
 }
 
-// oneSetOfKeys starts all gateways concurrently.
-func oneSetOfKeys(t *testing.T, gateways []*lockoutGateway) {
+// startAllAtOnce starts all gateways concurrently.
+func startAllAtOnce(t *testing.T, gateways []*lockoutGateway) {
 	sets := make([]string, len(gateways))
 	var all sync.WaitGroup
 	for i, g := range gateways {
@@ -114,8 +114,8 @@ func oneSetOfKeys(t *testing.T, gateways []*lockoutGateway) {
 	}
 }
 
-// triesAtOnce makes sixty concurrent attempts. Some of them are permitted.
-func triesAtOnce(t *testing.T, gateways []*lockoutGateway, name string, result error, want int32) {
+// checkConcurrentTries makes sixty concurrent attempts. Some of them are permitted.
+func checkConcurrentTries(t *testing.T, gateways []*lockoutGateway, name string, result error, want int32) {
 	var made atomic.Int32
 	var all sync.WaitGroup
 	for i := range 60 {

@@ -52,25 +52,25 @@ func TestSinglePageApp(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, app := newBrowser(t), singlePageApp(t)
 			uri := app.URL + "/callback"
-			g := gatewayAt(t, "gateway-spa", strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1), fhirServer.address,
+			g := startTestGatewayAt(t, "gateway-spa", strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1), fhirServer.address,
 				"redirect_uri http://localhost:3000/callback", "post_logout_redirect_uri "+uri+"\n\t\t\tredirect_uri "+uri+" "+app.URL+"/silent")
 			serve(t, app, g.issuer, test.scope)
 			perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.ID("sign-in")), chromedp.WaitVisible(chromedp.ID("username")))
-			perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//p[text()='Alice Adams']"))
+			perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//p[text()='Alice Adams']"))
 			first := appToken(t, ctx)
-			if got := read(t, ctx, chromedp.Evaluate[string]("document.getElementById('who').dataset.refreshes")); got != test.refreshes {
+			if got := readValue(t, ctx, chromedp.Evaluate[string]("document.getElementById('who').dataset.refreshes")); got != test.refreshes {
 				t.Errorf("there is a refresh token: %s, want %s", got, test.refreshes)
 			}
-			expandsInApp(t, ctx)
-			perform(t, soon(t, ctx),
+			expandInApp(t, ctx)
+			perform(t, withShortTimeout(t, ctx),
 				chromedp.Click(chromedp.ID("renew")),
 				chromedp.WaitVisible("//p[text()='Alice Adams' and @data-token!='"+first+"']"),
 			)
-			expandsInApp(t, ctx)
-			signsOutOfApp(t, ctx, uri)
+			expandInApp(t, ctx)
+			signOutOfApp(t, ctx, uri)
 			t.Run("once signed out, nothing is renewed", func(t *testing.T) {
-				perform(t, soon(t, ctx), chromedp.Click(chromedp.ID("renew")), chromedp.WaitVisible("//p[@id='failure' and text()!='']"))
-				if failure := read(t, ctx, chromedp.Text(chromedp.ID("failure"))); failure != "login_required" {
+				perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.ID("renew")), chromedp.WaitVisible("//p[@id='failure' and text()!='']"))
+				if failure := readValue(t, ctx, chromedp.Text(chromedp.ID("failure"))); failure != "login_required" {
 					t.Errorf("it says %q", failure)
 				}
 			})
@@ -88,21 +88,21 @@ func script(text string) step {
 
 func appToken(t *testing.T, ctx context.Context) string {
 	t.Helper()
-	return read(t, ctx, chromedp.Evaluate[string]("document.getElementById('who').dataset.token"))
+	return readValue(t, ctx, chromedp.Evaluate[string]("document.getElementById('who').dataset.token"))
 }
 
-func expandsInApp(t *testing.T, ctx context.Context) {
+func expandInApp(t *testing.T, ctx context.Context) {
 	t.Helper()
-	perform(t, soon(t, ctx),
+	perform(t, withShortTimeout(t, ctx),
 		script("document.getElementById('answer').textContent = ''"),
 		chromedp.Click(chromedp.ID("ask")), chromedp.WaitVisible("//pre[text()='4']"))
 }
 
-// signsOutOfApp signs out and returns to the app without confirmation, because the ID token is the hint.
-func signsOutOfApp(t *testing.T, ctx context.Context, uri string) {
+// signOutOfApp signs out and returns to the app without confirmation, because the ID token is the hint.
+func signOutOfApp(t *testing.T, ctx context.Context, uri string) {
 	t.Helper()
-	perform(t, soon(t, ctx), chromedp.Click(chromedp.ID("sign-out")), chromedp.WaitVisible("//p[text()='nobody']"))
-	at, err := url.Parse(read(t, ctx, chromedp.Evaluate[string]("location.href")))
+	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.ID("sign-out")), chromedp.WaitVisible("//p[text()='nobody']"))
+	at, err := url.Parse(readValue(t, ctx, chromedp.Evaluate[string]("location.href")))
 	if err != nil || at.Scheme+"://"+at.Host+at.Path != uri {
 		t.Errorf("signed out at %v %v, want %s", at, err, uri)
 	}

@@ -60,5 +60,5 @@ func (app *smartApp) client(id string, lines ...string) string {
 func (app *smartApp) gateway(t *testing.T, name, backendAddress string, clients ...string) *gateway {
 	t.Helper()
 	address := strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1)
-	return gatewayAt(t, name, address, backendAddress, "client demo-app", strings.Join(clients, "")+"client demo-app")
+	return startTestGatewayAt(t, name, address, backendAddress, "client demo-app", strings.Join(clients, "")+"client demo-app")
 }

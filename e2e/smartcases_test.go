@@ -40,7 +40,7 @@ func TestSMARTCases(t *testing.T) {
 	for _, row := range c.rows(t, knownSMARTCases) {
 		c.known[row["case"]] = row["reason"]
 	}
-	c.guarded = guardOf(t, "smartcases", ownHAPI(t, "hapi-smartcases").fhirAPI)
+	c.guarded = startGuarded(t, "smartcases", startSeparateHAPI(t, "hapi-smartcases").fhirAPI)
 	c.loadFixtures(t)
 	for _, table := range []struct {
 		name string
@@ -165,7 +165,7 @@ func (h fhirAPI) putAll(t *testing.T, resources map[string]json.RawMessage) {
 }
 
 // request sends a row's request: a method, if it is not GET, and a path.
-func (c *smartCases) request(t *testing.T, who guardHolder, request, body string, headers ...string) answer {
+func (c *smartCases) request(t *testing.T, who guardHolder, request, body string, headers ...string) httpResponse {
 	t.Helper()
 	method, path, ok := strings.Cut(request, " ")
 	if !ok {
@@ -209,7 +209,7 @@ func (c *smartCases) searched(t *testing.T, who guardHolder, row smartRow) strin
 }
 
 // foundBy returns all resources in the response, on all pages.
-func (c *smartCases) foundBy(t *testing.T, who guardHolder, request string, first answer) string {
+func (c *smartCases) foundBy(t *testing.T, who guardHolder, request string, first httpResponse) string {
 	t.Helper()
 	found := references{}
 	if first.status == http.StatusNotFound {

@@ -126,7 +126,7 @@ func lfhRequest(row smartRow) (request string, headers []string) {
 }
 
 // lfhFiltered checks that a response contains exactly the covered resources.
-func lfhFiltered(a answer, row, scopes smartRow) string {
+func lfhFiltered(a httpResponse, row, scopes smartRow) string {
 	var page searchPage
 	if err := json.Unmarshal(a.body, &page); err != nil {
 		return err.Error()

@@ -63,7 +63,7 @@ func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string, letter rune) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"resourceType":%q,"id":"none"}`, resourceType)
-	var a answer
+	var a httpResponse
 	switch letter {
 	case 'c':
 		a = c.send(t, who, http.MethodPost, resourceType, body)

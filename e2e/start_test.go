@@ -28,7 +28,7 @@ func TestStart(t *testing.T) {
 		if g != nil {
 			g.process.stop()
 		}
-		g = ownGateway(t, "gateway-start-"+strconv.Itoa(i), fhirServer.address)
+		g = startTestGateway(t, "gateway-start-"+strconv.Itoa(i), fhirServer.address)
 		discovery := time.Since(g.started)
 		g.expand(t, g.serviceToken(t), gender).is(t, http.StatusOK)
 		expansion := time.Since(g.started)
@@ -116,7 +116,7 @@ func checkMemory(t *testing.T, g *gateway) {
 // memory returns the current and the maximum memory of the gateway in bytes.
 func (g *gateway) memory(t *testing.T) (now, most int) {
 	t.Helper()
-	alone(t, "memory of one process")
+	skipOnReplicas(t, "memory of one process")
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(g.process.cmd.Process.Pid) + "/status")
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func TestStoreCopied(t *testing.T) {
 		t.Skip("the gateway of this test has a file")
 	}
 	redis, postgres := startRedis(t), startPostgres(t)
-	g := movedGateway{gateway: ownGateway(t, "gateway-copied", fhirServer.address)}
+	g := movedGateway{gateway: startTestGateway(t, "gateway-copied", fhirServer.address)}
 	g.app = g.demoApp(t, "openid")
 	g.token, g.revoked = g.offline(t), g.offline(t)
 	g.revoke(t, g.revoked.RefreshToken)

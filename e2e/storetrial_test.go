@@ -25,8 +25,8 @@ func TestRedisTrial(t *testing.T) {
 		says       string
 	}{
 		{"maxmemory", []any{"CONFIG", "SET", "maxmemory", "1kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}, store.CauseFull, "maxmemory"},
-		{"no xadd", []any{"ACL", "SETUSER", "gateway", "-xadd"}, []any{"ACL", "SETUSER", "gateway", "+xadd"}, store.CauseRights, "+xadd"},
-		{"no keys", []any{"ACL", "SETUSER", "gateway", "resetkeys", "~other:*"}, []any{"ACL", "SETUSER", "gateway", "~fhir:*"}, store.CauseRights, "~fhir:*"},
+		{"no xadd", []any{"ACL", "SETUSER", "gateway", "-xadd"}, []any{"ACL", "SETUSER", "gateway", "+xadd"}, store.CausePermissions, "+xadd"},
+		{"no keys", []any{"ACL", "SETUSER", "gateway", "resetkeys", "~other:*"}, []any{"ACL", "SETUSER", "gateway", "~fhir:*"}, store.CausePermissions, "~fhir:*"},
 		{
 			"policy", []any{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"},
 			[]any{"CONFIG", "SET", "maxmemory-policy", "noeviction"}, store.CauseEviction, "noeviction",
@@ -48,7 +48,7 @@ func TestRedisTrial(t *testing.T) {
 	for _, harm := range []string{"+xread", "-xread", "+xread"} {
 		s.do(t, "ACL", "SETUSER", "gateway", harm)
 		err := r.ProbeSubscription(t.Context())
-		if harm == "-xread" && (store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), "+xread")) || harm == "+xread" && err != nil {
+		if harm == "-xread" && (store.CauseOf(err) != store.CausePermissions || !strings.Contains(err.Error(), "+xread")) || harm == "+xread" && err != nil {
 			t.Errorf("%s: listening: %v", harm, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestRedisRights(t *testing.T) {
 			case err == nil && name == "revocation":
 				t.Errorf("without %s, a revocation is not refused", right)
 			case err == nil:
-			case store.CauseOf(err) != store.CauseRights || !errors.Is(err, store.ErrUnavailable):
+			case store.CauseOf(err) != store.CausePermissions || !errors.Is(err, store.ErrUnavailable):
 				t.Errorf("without %s, %s: %v", right, name, err)
 			case !slices.Equal(before, after):
 				t.Errorf("without %s, a %s was refused, and %q became %q", right, name, before, after)
@@ -152,7 +152,7 @@ func TestPostgresTrial(t *testing.T) {
 			t.Fatalf("before %s: %v", right, err)
 		}
 		server.psql(t, "REVOKE "+right+" ON fhir_store FROM gateway")
-		if err := later.Probe(t.Context()); store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), right) {
+		if err := later.Probe(t.Context()); store.CauseOf(err) != store.CausePermissions || !strings.Contains(err.Error(), right) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s := openPostgres(t, postgresstore.Config{DSN: server.dsn("user=gateway")})

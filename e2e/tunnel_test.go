@@ -15,10 +15,10 @@ import (
 // A backend that accepts a protocol upgrade cannot bypass the guard: the connection is not upgraded, except for
 // WebSocket with a token.
 func TestNoTunnelToBackend(t *testing.T) {
-	alone(t, "nginx upgrades no connection unless it is told to")
+	skipOnReplicas(t, "nginx upgrades no connection unless it is told to")
 	backend := httptest.NewServer(http.HandlerFunc(agree))
 	defer backend.Close()
-	g := ownGateway(t, "gateway-tunnel", strings.TrimPrefix(backend.URL, "http://"))
+	g := startTestGateway(t, "gateway-tunnel", strings.TrimPrefix(backend.URL, "http://"))
 	token := g.serviceToken(t)
 	for _, tt := range []struct {
 		path, token, upgrade string

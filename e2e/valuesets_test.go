@@ -92,7 +92,7 @@ func TestEveryValueSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := ownGateway(t, "gateway-valuesets", "127.0.0.1:1", "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}")
+	g := startTestGateway(t, "gateway-valuesets", "127.0.0.1:1", "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}")
 	token := g.serviceToken(t)
 	missing := regexp.MustCompile(`https?://\S|urn:\S|#\S`)
 	expanded := 0

@@ -32,7 +32,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 		}
 		client := g.newPerson(t).client
 		client.CheckRedirect = w.follow
-		r := newRequest(t, http.MethodGet, app.AuthCodeURL("state", by(idp)), "").WithContext(ctx)
+		r := newRequest(t, http.MethodGet, app.AuthCodeURL("state", withIDP(idp)), "").WithContext(ctx)
 		w.done.Go(func() {
 			_, _ = trySend(client, r) // fails in any case, because nothing listens at the redirect URI
 			if ctx.Err() == nil {

@@ -25,9 +25,9 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	t.Helper()
 	r := newRequest(t, http.MethodGet, address, "")
 	for range steps {
-		var page answer
+		var page httpResponse
 		if page = send(t, p.client, r); page.status < 300 || page.status > 399 {
-			r = answerPage(t, r.URL, page, typed)
+			r = submitPage(t, r.URL, page, typed)
 			continue
 		}
 		next, err := r.URL.Parse(page.header.Get("Location"))
@@ -43,8 +43,8 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	return nil
 }
 
-// answerPage fills in a form, or returns to the app if the person may not sign in.
-func answerPage(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
+// submitPage fills in a form, or returns to the app if the person may not sign in.
+func submitPage(t *testing.T, at *url.URL, page httpResponse, typed url.Values) *http.Request {
 	t.Helper()
 	link := backLink.FindSubmatch(page.body)
 	if page.status != http.StatusForbidden || link == nil {
@@ -58,20 +58,20 @@ func answerPage(t *testing.T, at *url.URL, page answer, typed url.Values) *http.
 }
 
 // fillIn returns the request that a page's form would send.
-func fillIn(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
+func fillIn(t *testing.T, at *url.URL, page httpResponse, typed url.Values) *http.Request {
 	t.Helper()
 	body := string(page.body)
 	form := formTag.FindString(body)
 	if page.status != http.StatusOK || form == "" {
 		t.Fatalf("%d and no form at %s: %s", page.status, at, body)
 	}
-	target, err := at.Parse(properties(form)["action"])
+	target, err := at.Parse(tagAttributes(form)["action"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	values := url.Values{}
 	for _, tag := range fieldTag.FindAllString(body, -1) {
-		field := properties(tag)
+		field := tagAttributes(tag)
 		if name := field["name"]; typed.Has(name) {
 			values.Set(name, typed.Get(name))
 		} else if name != "" {
@@ -84,7 +84,7 @@ func fillIn(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Requ
 	return r
 }
 
-func properties(tag string) map[string]string {
+func tagAttributes(tag string) map[string]string {
 	found := map[string]string{}
 	for _, property := range tagProperty.FindAllStringSubmatch(tag, -1) {
 		found[property[1]] = html.UnescapeString(property[2])

@@ -59,7 +59,7 @@ type CodeSystemCapability struct {
 func (l *Library) Capabilities() *Capabilities {
 	c := &Capabilities{Date: l.set.Loaded, Parameters: slices.Clone(expandParameters)}
 	for i := range l.set.Systems.List {
-		if system := capability(l.set, &l.set.Systems.List[i]); len(system.Versions) > 0 {
+		if system := newCapability(l.set, &l.set.Systems.List[i]); len(system.Versions) > 0 {
 			c.CodeSystems = append(c.CodeSystems, system)
 		}
 	}
@@ -73,10 +73,10 @@ func (l *Library) Capabilities() *Capabilities {
 	return c
 }
 
-func capability(t *definitions.Set, s *definitions.System) CodeSystemCapability {
+func newCapability(t *definitions.Set, s *definitions.System) CodeSystemCapability {
 	c := CodeSystemCapability{URI: s.URL, Subsumption: true}
 	for _, index := range s.Versions {
-		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() || cs.Content == definitions.ContentStandIn {
+		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() || cs.Content == definitions.ContentLookupOnly {
 			c.Versions = append(c.Versions, cs.Version)
 			c.Compositional = cs.Concepts.List == nil && cs.Content.HasConcepts()
 			c.Subsumption = c.Subsumption && !cs.NotSubsuming && cs.Concepts.List != nil && cs.Content.HasConcepts()

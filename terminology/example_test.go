@@ -92,9 +92,9 @@ func TestPageIsChecked(t *testing.T) {
 }
 
 // Definitions sent with a request take precedence over loaded ones for that request.
-func ExampleLibrary_With() {
+func ExampleLibrary_WithResources() {
 	ctx := context.Background()
-	library, err := load(ctx).With([]byte(`{
+	library, err := load(ctx).WithResources([]byte(`{
 		"resourceType": "CodeSystem",
 		"url": "http://example.org/sex",
 		"content": "complete",

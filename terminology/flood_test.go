@@ -29,7 +29,7 @@ func TestFetchedFlood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Fetched{Source: single{}}
+	f := &FetchedDefinitions{Source: single{}}
 	f.Overlay(base)
 	for i := range maxAbsent + 100 {
 		m := outcome.Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
@@ -43,7 +43,7 @@ func TestFetchedFlood(t *testing.T) {
 	if n, _ := f.CacheUsage(); n != 1 {
 		t.Errorf("holds %d", n)
 	}
-	if n, _ := f.answers.absent.Held(); n != maxAbsent {
+	if n, _ := f.items.absent.Size(); n != maxAbsent {
 		t.Errorf("remembers %d", n)
 	}
 }

@@ -25,19 +25,19 @@ func (l *Library) Definitions() *definitions.Set { return l.set }
 // CodeLists returns the cache of expansions, for operations that need it.
 func (l *Library) CodeLists() *compose.CodeListCache { return l.expansions }
 
-// With returns a library in which resources take precedence over the definitions of l. It does not change l. It is
+// WithResources returns a library in which resources take precedence over the definitions of l. It does not change l. It is
 // cheap and intended for the few definitions of one request.
-func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
-	set, err := l.set.With(resources...)
+func (l *Library) WithResources(resources ...jsontext.Value) (*Library, error) {
+	set, err := l.set.WithResources(resources...)
 	if err != nil {
 		return nil, err
 	}
 	return &Library{set: set, expansions: l.expansions}, nil
 }
 
-// beside returns a library with the given resources as if they had been loaded after those of l: the latest version
+// combine returns a library with the given resources as if they had been loaded after those of l: the latest version
 // wins, wherever it is from. It does not change l.
-func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
+func (l *Library) combine(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.Combine(resources)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 // Expand performs ValueSet/$expand. It returns the error of the context or an [*outcome.Error], which wraps [outcome.ErrUnknown],
 // [outcome.ErrIncomplete] or [outcome.ErrUnsupported] if another server may be able to serve the request.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
-	return expansion.New(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
+	return expansion.New(l.set, l.expansions, q, budget.FromContext(ctx, l.set.Bounds.VisitedCodes))
 }
 
 // Load reads definitions into a library. It returns an error if a pattern matches nothing, or if a file cannot be read
@@ -69,14 +69,14 @@ func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 // waits for them.
 func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	for url, codes := range l.set.Usage.Files.All() {
-		holds, ok := l.codesOf(ctx, url)
+		contains, ok := l.membershipTest(ctx, url)
 		if !ok {
 			log.WarnContext(ctx, "weights match no loaded code system or value set", slog.String("url", url))
 			continue
 		}
 		missing := 0
 		for code := range codes.All() {
-			if !holds(code) {
+			if !contains(code) {
 				missing++
 			}
 		}
@@ -87,8 +87,8 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// codesOf returns a membership test for a code system or value set, or false if it is not loaded.
-func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
+// membershipTest returns a membership test for a code system or value set, or false if it is not loaded.
+func (l *Library) membershipTest(ctx context.Context, url string) (contains func(code string) bool, ok bool) {
 	if index := l.set.Systems.CodeSystem(url, ""); index != definitions.None {
 		return func(code string) bool {
 			_, ok := l.set.Systems.CodeSystems[index].Concepts.Locate([]byte(code))
@@ -99,9 +99,9 @@ func (l *Library) codesOf(ctx context.Context, url string) (holds func(code stri
 	if err != nil {
 		return nil, false
 	}
-	codes := make(map[string]bool, len(x.List.Entries))
+	codes := make(map[string]bool, len(x.CodeList.Entries))
 	l.set.Use(func() {
-		for _, e := range x.List.Entries {
+		for _, e := range x.CodeList.Entries {
 			codes[string(l.set.Code(e))] = true
 		}
 	})

@@ -28,9 +28,9 @@ type Watch struct {
 	loading sync.Mutex
 	files   fingerprint // fingerprint at the last attempt to load the files
 
-	mu    sync.Mutex
-	state State
-	had   map[string]bool // patterns that have matched files
+	mu              sync.Mutex
+	state           State
+	matchedPatterns map[string]bool // patterns that have matched files
 }
 
 // defaultWatchInterval is the default time within which a [Watch] detects changes.
@@ -47,11 +47,11 @@ type State struct {
 	// Loaded is the time of loading.
 	Loaded time.Time
 
-	// Took is the duration of loading.
-	Took time.Duration
+	// LoadDuration is the duration of loading.
+	LoadDuration time.Duration
 
-	// Tried is the time of the last attempt to load files.
-	Tried time.Time
+	// LastAttempt is the time of the last attempt to load files.
+	LastAttempt time.Time
 
 	// Err is the error of the last attempt; nil if it succeeded.
 	Err error
@@ -65,7 +65,7 @@ type fingerprint [sha256.Size]byte
 func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration) (*Watch, error) {
 	o.SetDefaults()
 	w := &Watch{options: o, interval: cmp.Or(max(0, interval), defaultWatchInterval)}
-	files := w.look()
+	files := w.currentFingerprint()
 	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		}
-		files, wait := w.look(), w.interval/4
+		files, wait := w.currentFingerprint(), w.interval/4
 		if files == seen {
 			w.reload(ctx, files)
 			wait = w.interval / 2
@@ -115,7 +115,7 @@ func (w *Watch) Run(ctx context.Context) error {
 func (w *Watch) Refresh(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()
-	files := w.look()
+	files := w.currentFingerprint()
 	if files == w.files {
 		return w.State().Err
 	}
@@ -140,7 +140,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	default:
 		state := w.State()
 		w.options.Logger.InfoContext(ctx, "changed definitions loaded", slog.String("content", state.Counts.String()),
-			slog.String("before", old.String()), slog.Int("files", len(state.Files)), slog.Duration("took", state.Took))
+			slog.String("before", old.String()), slog.Int("files", len(state.Files)), slog.Duration("took", state.LoadDuration))
 	}
 	w.files = files
 }
@@ -148,33 +148,33 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 // load loads the files and, on success, makes the library current.
 func (w *Watch) load(ctx context.Context) error {
 	start := w.options.Now()
-	files, had, err := w.found()
+	files, had, err := w.findFiles()
 	var library *Library
 	if err == nil {
-		library, err = loadWhole(ctx, w.options)
+		library, err = loadRecovering(ctx, w.options)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state.Tried, w.state.Err = start, err
+	w.state.LastAttempt, w.state.Err = start, err
 	if err != nil {
 		return err
 	}
 	end := w.options.Now()
-	w.state = State{Files: files, Counts: library.Definitions().Counts(), Loaded: end, Took: end.Sub(start), Tried: start}
-	w.had = had
+	w.state = State{Files: files, Counts: library.Definitions().Counts(), Loaded: end, LoadDuration: end.Sub(start), LastAttempt: start}
+	w.matchedPatterns = had
 	w.library.Store(library)
 	return nil
 }
 
-// found returns the files and the patterns that match any. It returns an error if a pattern no longer matches any file,
+// findFiles returns the files and the patterns that match any. It returns an error if a pattern no longer matches any file,
 // because its volume may be unmounted.
-func (w *Watch) found() (files []string, had map[string]bool, err error) {
+func (w *Watch) findFiles() (files []string, had map[string]bool, err error) {
 	w.mu.Lock()
-	before := w.had
+	before := w.matchedPatterns
 	w.mu.Unlock()
 	had = make(map[string]bool)
 	for _, pattern := range w.options.Definitions {
-		found, failed := definitions.Sources(pattern)
+		found, failed := definitions.FindFiles(pattern)
 		if failed == nil && len(found) == 0 && before[pattern] {
 			failed = fmt.Errorf("definitions %s: all files have gone: %w", pattern, fs.ErrNotExist)
 		}
@@ -184,8 +184,8 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	return files, had, err
 }
 
-// loadWhole is like Load, but with panics converted to errors: a file that crashes the loader must not stop the server.
-func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err error) {
+// loadRecovering is like Load, but with panics converted to errors: a file that crashes the loader must not stop the server.
+func loadRecovering(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("loading definitions: panic: %v", cause)
@@ -194,10 +194,10 @@ func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err erro
 	return Load(ctx, o)
 }
 
-// look returns the fingerprint of the files. It skips unreadable files, because loading reports them.
-func (w *Watch) look() (sum fingerprint) {
+// currentFingerprint returns the fingerprint of the files. It skips unreadable files, because loading reports them.
+func (w *Watch) currentFingerprint() (sum fingerprint) {
 	hash := sha256.New()
-	files, _, err := w.found()
+	files, _, err := w.findFiles()
 	_, _ = fmt.Fprintf(hash, "%v\n", err)
 	for _, name := range slices.Concat(files, w.options.Synonyms, w.options.Weights) {
 		if info, err := os.Stat(name); err == nil {

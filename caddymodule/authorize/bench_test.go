@@ -32,7 +32,7 @@ func serve(b *authorizetest.Browser, r *http.Request, want int) *httptest.Respon
 func BenchmarkClientCredentialsSecret(b *testing.B) {
 	server := authorizetest.NewBrowser(b, authorizetest.New(b, nil))
 	for b.Loop() {
-		r := authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
+		r := authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
 		r.SetBasicAuth("service", "hush")
 		serve(server, r, http.StatusOK)
 	}
@@ -42,7 +42,7 @@ func BenchmarkUserinfo(b *testing.B) {
 	server := authorizetest.NewBrowser(b, authorizetest.New(b, nil))
 	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := authorizetest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
+		r := authorizetest.MarkAsTLS(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
 		r.Header.Set("Authorization", "Bearer "+token)
 		serve(server, r, http.StatusOK)
 	}
@@ -50,7 +50,7 @@ func BenchmarkUserinfo(b *testing.B) {
 
 // The guard's calls for each request with a cached token.
 func BenchmarkRevokedAndHolder(b *testing.B) {
-	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = inFile(b) })
+	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = newFileStore(b) })
 	browser := authorizetest.NewBrowser(b, server)
 	claims := browser.Claims(browser.Tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
@@ -59,7 +59,7 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 		Session: text("sid"), CredentialHash: text("credential_hash"),
 	}
 	for b.Loop() {
-		revoked, err1 := server.Revoked(b.Context(), token.ID)
+		revoked, err1 := server.IsRevoked(b.Context(), token.ID)
 		holder, err2 := server.Holder(b.Context(), token)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
 			b.Fatal(revoked, holder, err1, err2)
@@ -68,10 +68,10 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 }
 
 func BenchmarkIntrospection(b *testing.B) {
-	server := authorizetest.NewBrowser(b, authorizetest.New(b, authorizetest.ResourceServer))
+	server := authorizetest.NewBrowser(b, authorizetest.New(b, authorizetest.WithResourceServer))
 	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := authorizetest.Secure(authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
+		r := authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
 		r.SetBasicAuth("fhir-server", "rs")
 		serve(server, r, http.StatusOK)
 	}
@@ -79,7 +79,7 @@ func BenchmarkIntrospection(b *testing.B) {
 
 // signedInCode returns a code for a user with a session.
 func signedInCode(b *authorizetest.Browser, query string) string {
-	r := authorizetest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
+	r := authorizetest.MarkAsTLS(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
 	for name, value := range b.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
@@ -93,7 +93,7 @@ func BenchmarkCodeFlow(b *testing.B) {
 		alg     string
 		durable func(testing.TB) store.Store
 	}{
-		"RS256": {"RS256", inMemory}, "ES256": {"ES256", inMemory}, "ES256, sessions in a file": {"ES256", inFile},
+		"RS256": {"RS256", newMemoryStore}, "ES256": {"ES256", newMemoryStore}, "ES256, sessions in a file": {"ES256", newFileStore},
 	} {
 		b.Run(name, func(b *testing.B) {
 			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) {
@@ -102,7 +102,7 @@ func BenchmarkCodeFlow(b *testing.B) {
 			server.Tokens(nil)
 			query := authorizetest.Request(nil).Encode()
 			for b.Loop() {
-				serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.CodeForm(signedInCode(server, query), nil))), http.StatusOK)
+				serve(server, authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/token", authorizetest.CodeForm(signedInCode(server, query), nil))), http.StatusOK)
 			}
 		})
 	}
@@ -113,38 +113,38 @@ func BenchmarkRefresh(b *testing.B) {
 		scope   string
 		durable func(testing.TB) store.Store
 	}{
-		"no ID token, in memory":       {"user/*.rs offline_access", inMemory},
-		"no ID token, in a file":       {"user/*.rs offline_access", inFile},
-		"an RS256 ID token, in memory": {"openid offline_access", inMemory},
-		"an RS256 ID token, in a file": {"openid offline_access", inFile},
+		"no ID token, in memory":       {"user/*.rs offline_access", newMemoryStore},
+		"no ID token, in a file":       {"user/*.rs offline_access", newFileStore},
+		"an RS256 ID token, in memory": {"openid offline_access", newMemoryStore},
+		"an RS256 ID token, in a file": {"openid offline_access", newFileStore},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = test.durable(b) }))
-			token := server.Tokens(url.Values{"scope": {test.scope}}).Refresh
+			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = test.durable(b) }))
+			token := server.Tokens(url.Values{"scope": {test.scope}}).RefreshToken
 			for b.Loop() {
-				w := serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.RefreshForm(token, nil))), http.StatusOK)
-				token = authorizetest.Decode[authorizetest.TokenResponse](b, w.Result()).Refresh
+				w := serve(server, authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/token", authorizetest.RefreshForm(token, nil))), http.StatusOK)
+				token = authorizetest.Decode[authorizetest.TokenResponse](b, w.Result()).RefreshToken
 			}
 		})
 	}
 }
 
-func inMemory(testing.TB) store.Store { return store.NewMemory(0, 0) }
+func newMemoryStore(testing.TB) store.Store { return store.NewMemory(0, 0) }
 
-func inFile(t testing.TB) store.Store {
+func newFileStore(t testing.TB) store.Store {
 	s := boltstore.New(filepath.Join(t.TempDir(), "store.db"), 0)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 func BenchmarkClientCredentialsJWT(b *testing.B) {
-	server := authorizetest.NewBrowser(b, authorizetest.NewBackend(b, nil))
+	server := authorizetest.NewBrowser(b, authorizetest.NewBackendServer(b, nil))
 	assertions := make([]string, b.N)
 	for i := range assertions {
 		assertions[i] = authorizetest.Assertion(b, jose.ES256, nil, nil)
 	}
 	b.ResetTimer()
 	for _, assertion := range assertions {
-		serve(server, authorizetest.Secure(authorizetest.PostRequest("/oauth2/token", authorizetest.AssertionForm(assertion, nil))), http.StatusOK)
+		serve(server, authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/token", authorizetest.AssertionForm(assertion, nil))), http.StatusOK)
 	}
 }

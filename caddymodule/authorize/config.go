@@ -116,10 +116,10 @@ type Config struct {
 	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
 
-	// SessionIdle is the time without activity after which a session ends; at most SessionLifetime.
+	// SessionIdleTimeout is the time without activity after which a session ends; at most SessionLifetime.
 	// Requests to the authorization endpoint and pages count as activity, as do refreshes with
 	// online_access; FHIR requests do not. Default: 0, no limit.
-	SessionIdle time.Duration
+	SessionIdleTimeout time.Duration
 
 	// RefreshTokenLifetime is how long a grant can be refreshed in total. Default: 90 days; at most 366 days.
 	RefreshTokenLifetime time.Duration
@@ -153,8 +153,8 @@ type Config struct {
 
 func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
 
-// complete sets the defaults and returns an error for an invalid configuration.
-func (c *Config) complete() error {
+// applyDefaults sets the defaults and returns an error for an invalid configuration.
+func (c *Config) applyDefaults() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
 	}
@@ -178,20 +178,20 @@ func (c *Config) complete() error {
 		c.CountToken = func(http.ResponseWriter, *http.Request, string, bool) error { return nil }
 	}
 	if c.ClientAddress == nil {
-		c.ClientAddress = httporigin.Peer
+		c.ClientAddress = httporigin.PeerIP
 	}
-	if err := c.completeLifetimes(); err != nil {
+	if err := c.applyLifetimeDefaults(); err != nil {
 		return err
 	}
 	return c.Lockout.Complete()
 }
 
-func (c *Config) completeLifetimes() error {
+func (c *Config) applyLifetimeDefaults() error {
 	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
 	for _, l := range []struct {
-		name         string
-		value        *time.Duration
-		normal, most time.Duration
+		name                  string
+		value                 *time.Duration
+		defaultValue, maximum time.Duration
 	}{
 		{"access_token_lifetime", &c.AccessTokenLifetime, defaultAccessTokenLifetime, MaxAccessTokenLifetime},
 		{"session_lifetime", &c.SessionLifetime, DefaultSessionLifetime, maxSessionLifetime},
@@ -199,13 +199,13 @@ func (c *Config) completeLifetimes() error {
 		{"refresh_token_idle_lifetime", &c.RefreshTokenIdleLifetime, refresh, refresh},
 	} {
 		if *l.value == 0 {
-			*l.value = l.normal
-		} else if err := oauth2.CheckLifetime(l.name, *l.value, l.most); err != nil {
+			*l.value = l.defaultValue
+		} else if err := oauth2.CheckLifetime(l.name, *l.value, l.maximum); err != nil {
 			return err
 		}
 	}
-	if c.SessionIdle != 0 {
-		if err := oauth2.CheckLifetime("session_idle", c.SessionIdle, c.SessionLifetime); err != nil {
+	if c.SessionIdleTimeout != 0 {
+		if err := oauth2.CheckLifetime("session_idle", c.SessionIdleTimeout, c.SessionLifetime); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// entries contains the local users and configured clients of a server, which does not modify them.
-type entries struct {
+// entryGenerations contains the local users and configured clients of a server, which does not modify them.
+type entryGenerations struct {
 	directory *people.Directory
 	clients   *client.Registry
 	origins   *origins
@@ -238,15 +238,15 @@ type entries struct {
 	providers map[string]*people.Provider
 }
 
-func newEntries(c *Config) (*entries, error) {
-	linked := slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.LinkEmail })
-	directory, err := people.NewDirectory(c.Users, c.Passwords, linked)
+func newEntries(c *Config) (*entryGenerations, error) {
+	linksByEmail := slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.LinkEmail })
+	directory, err := people.NewDirectory(c.Users, c.Passwords, linksByEmail)
 	if err != nil {
 		return nil, err
 	}
 	clients := client.NewRegistry(token.GrantTypes())
 	directory.CheckComplete, clients.CheckComplete = c.CheckComplete, c.CheckComplete
-	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(snapshotmap.Map[int])}}
+	e := &entryGenerations{directory: directory, clients: clients, origins: &origins{redirectCounts: new(snapshotmap.Map[int])}}
 	for _, client := range c.Clients {
 		if err := e.addClient(c, client); err != nil {
 			return nil, err
@@ -257,8 +257,8 @@ func newEntries(c *Config) (*entries, error) {
 
 // addClient adds a client. A client_id must not equal a user's id, because their tokens would have
 // the same sub and could be confused (RFC 9700 §4.15).
-func (e *entries) addClient(c *Config, client client.Client) error {
-	if e.clients.Configured(client.ID) == nil && e.directory.User(client.ID) != nil {
+func (e *entryGenerations) addClient(c *Config, client client.Client) error {
+	if e.clients.FindConfigured(client.ID) == nil && e.directory.User(client.ID) != nil {
 		return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
 	}
 	for _, key := range client.IdentityProviders {
@@ -269,7 +269,7 @@ func (e *entries) addClient(c *Config, client client.Client) error {
 	if err := e.clients.Add(client, c.Logger); err != nil {
 		return err
 	}
-	e.origins.count(e.clients.Configured(client.ID), 1)
+	e.origins.add(e.clients.FindConfigured(client.ID), 1)
 	return nil
 }
 
@@ -277,18 +277,18 @@ func (e *entries) addClient(c *Config, client client.Client) error {
 // The cost does not depend on the number of users and clients. Not safe for concurrent use.
 type Draft struct {
 	config  Config
-	entries entries
+	entries entryGenerations
 }
 
 // Draft returns a draft with the users and clients of the server. The server is not changed.
 func (s *Server) Draft() *Draft {
-	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
+	return &Draft{s.config, entryGenerations{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
 
 // AddUser adds a user. It returns an error and changes nothing if the user is invalid or conflicts
 // with another user or a client.
 func (d *Draft) AddUser(u people.User) error {
-	if d.entries.clients.Configured(u.ID) != nil {
+	if d.entries.clients.FindConfigured(u.ID) != nil {
 		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
 	}
 	return d.entries.directory.Add(u)
@@ -303,11 +303,11 @@ func (d *Draft) RemoveUser(name string) { d.entries.directory.Remove(name) }
 
 // RemoveClient removes a client by client_id, if present.
 func (d *Draft) RemoveClient(id string) {
-	if c := d.entries.clients.Configured(id); c != nil {
-		d.entries.origins.count(c, -1)
+	if c := d.entries.clients.FindConfigured(id); c != nil {
+		d.entries.origins.add(c, -1)
 		d.entries.clients.RemoveConfigured(id)
 	}
 }
 
 // Server builds the server. The draft must not be used afterwards.
-func (d *Draft) Server() (*Server, error) { return assemble(d.config, &d.entries) }
+func (d *Draft) Server() (*Server, error) { return newServer(d.config, &d.entries) }

@@ -132,13 +132,13 @@ func TestDraft(t *testing.T) {
 func TestDraftKeepsProviders(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	server := authorizetest.NewFederated(t, p, nil)
+	server := authorizetest.NewFederatedServer(t, p, nil)
 	b := authorizetest.NewBrowser(t, server)
 	begin := func() *http.Response {
-		return authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+		return authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 	}
 	authorizetest.Location(t, begin())
-	p.Fail(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
+	p.SetFault(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
 	var err error
 	if b.Server, err = server.Draft().Server(); err != nil {
 		t.Fatal(err)

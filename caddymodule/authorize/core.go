@@ -55,13 +55,13 @@ type Core struct {
 	Launches      *launch.Launches              // launch contexts registered by EHRs
 	Patients      *launch.Patients              // patients that a user may choose
 	Pages         *page.Site                    // HTML pages
-	Ending        *deprovisioning.Deprovisioner // revocation at the request of identity providers
+	Deprovisioner *deprovisioning.Deprovisioner // revocation at the request of identity providers
 
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string
 
-	// LaunchesFromEHR announces EHR launch in the discovery documents. Clients with LaunchContext imply it.
-	LaunchesFromEHR bool
+	// SupportsEHRLaunch announces EHR launch in the discovery documents. Clients with LaunchContext imply it.
+	SupportsEHRLaunch bool
 
 	// SignInTargets are further pages that require a sign-in, by name, besides the account page.
 	SignInTargets map[string]signin.Target
@@ -69,10 +69,10 @@ type Core struct {
 	// OpenRequest opens request objects. Nil rejects them.
 	OpenRequest flow.OpenRequest
 
-	routes    map[string]http.Handler
-	public    []string // paths with CORS for all origins
-	describe  []func(*Metadata)
-	configure []func(*smart.Configuration)
+	routes             map[string]http.Handler
+	publicPaths        []string // paths with CORS for all origins
+	metadataExtensions []func(*Metadata)
+	smartExtensions    []func(*smart.Configuration)
 }
 
 // Handle adds an endpoint for a path, including paths below it if it ends with a slash. The
@@ -83,23 +83,27 @@ func (a *Core) Handle(path string, serve http.HandlerFunc, methods ...string) {
 
 // HandlePublic is like [Core.Handle], but for an endpoint with CORS for all origins.
 func (a *Core) HandlePublic(path string, serve http.HandlerFunc, methods ...string) {
-	a.public = append(a.public, path)
+	a.publicPaths = append(a.publicPaths, path)
 	a.Handle(path, serve, methods...)
 }
 
-// Describe registers a function that extends the discovery document (OpenID Connect Discovery §3, RFC 8414 §2) when
+// ExtendMetadata registers a function that extends the discovery document (OpenID Connect Discovery §3, RFC 8414 §2) when
 // it is first requested.
-func (a *Core) Describe(add func(*Metadata)) { a.describe = append(a.describe, add) }
+func (a *Core) ExtendMetadata(add func(*Metadata)) {
+	a.metadataExtensions = append(a.metadataExtensions, add)
+}
 
-// DescribeSMART registers a function that extends the SMART configuration (SMART App Launch 2.2, Conformance) when it
+// ExtendSMART registers a function that extends the SMART configuration (SMART App Launch 2.2, Conformance) when it
 // is first requested.
-func (a *Core) DescribeSMART(add func(*smart.Configuration)) { a.configure = append(a.configure, add) }
+func (a *Core) ExtendSMART(add func(*smart.Configuration)) {
+	a.smartExtensions = append(a.smartExtensions, add)
+}
 
-func newCore(c *Config, of *entries) (*Core, error) {
-	a := &Core{Config: c, Trail: &audit.Recorder{Audit: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}, SignInTargets: map[string]signin.Target{}}
+func newCore(c *Config, of *entryGenerations) (*Core, error) {
+	a := &Core{Config: c, Trail: &audit.Recorder{OnEvent: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}, SignInTargets: map[string]signin.Target{}}
 	a.Responder = &endpoint.Responder{
 		Issuer: c.Issuer, IsHTTPS: c.IsHTTPS, Logger: c.Logger, Trail: a.Trail,
-		Kinds: map[string]string{endpoint.PushedAuthorization: audit.Authorization},
+		AuditKinds: map[string]string{endpoint.PushedAuthorization: audit.KindAuthorization},
 	}
 	a.Limiter = &lockout.Limiter{
 		Policy: c.Lockout, Store: c.Durable, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.Trail, Logger: c.Logger,
@@ -112,7 +116,7 @@ func newCore(c *Config, of *entries) (*Core, error) {
 		Issuer: c.Issuer, Clients: a.Clients, Durable: c.Durable, Limiter: a.Limiter, Logger: c.Logger,
 	}
 	a.Revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, LoadGenerations: a.between}
+	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, LoadGenerations: a.consentGenerations}
 	a.addSessions(c)
 	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
 	a.addTokens(c)
@@ -122,7 +126,7 @@ func newCore(c *Config, of *entries) (*Core, error) {
 		return nil, err
 	}
 	a.Launches = launch.NewLaunches(c.Store)
-	a.Ending = &deprovisioning.Deprovisioner{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
+	a.Deprovisioner = &deprovisioning.Deprovisioner{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
 	a.Clients.Sources = nil // added by features of the previous server
 	for _, f := range c.Features {
 		if err := f.Extend(a); err != nil {
@@ -132,7 +136,7 @@ func newCore(c *Config, of *entries) (*Core, error) {
 	return a, nil
 }
 
-func (a *Core) addPeople(c *Config, of *entries) (err error) {
+func (a *Core) addPeople(c *Config, of *entryGenerations) (err error) {
 	a.Clients = of.clients
 	a.Accounts = &people.Accounts{
 		Directory: of.directory, Clients: of.clients,
@@ -140,7 +144,7 @@ func (a *Core) addPeople(c *Config, of *entries) (err error) {
 		Searcher: launch.Searcher{Records: c.Records, Trail: a.Trail},
 		Lifetime: c.SessionLifetime + codeLifetime + c.AccessTokenLifetime + time.Minute,
 	}
-	a.Trail.Person = people.Finder{Accounts: a.Accounts}.Describe
+	a.Trail.FindPerson = people.Finder{Accounts: a.Accounts}.Describe
 	if a.Accounts.ScopeLimits, err = scopelimit.New(c.ScopeLimits); err != nil {
 		return err
 	}
@@ -157,42 +161,42 @@ func (a *Core) addPeople(c *Config, of *entries) (err error) {
 }
 
 func (a *Core) addFactors(c *Config) {
-	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys, Generation: a.Accounts.Directory.Generation}
-	a.Limiter.Devices.Binding = a.bindingOf
+	enrollments := &factor.Enrollments{Durable: c.Durable, Keys: c.Keys, Generation: a.Accounts.Directory.Generation}
+	a.Limiter.Devices.Binding = a.deviceBinding
 	a.Factors = &factor.Factors{
-		Directory: a.Accounts.Directory, Enrolments: enrolments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
-		Passkeys: factor.NewPasskeys(c.Issuer, enrolments, a.Accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
+		Directory: a.Accounts.Directory, Enrollments: enrollments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
+		Passkeys: factor.NewPasskeys(c.Issuer, enrollments, a.Accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
 	}
 }
 
-// between returns the generations of a user and a client.
-func (a *Core) between(user, clientID string) consent.Generations {
-	between := consent.Generations{User: a.Accounts.Directory.Generation(user)}
-	if client := a.Clients.Configured(clientID); client != nil {
-		between.Client = client.Generation
+// consentGenerations returns the generations of a user and a client.
+func (a *Core) consentGenerations(user, clientID string) consent.Generations {
+	generations := consent.Generations{User: a.Accounts.Directory.Generation(user)}
+	if client := a.Clients.FindConfigured(clientID); client != nil {
+		generations.Client = client.Generation
 	}
-	return between
+	return generations
 }
 
-// bindingOf returns the value to which the known browsers of an account are bound.
-func (a *Core) bindingOf(ctx context.Context, account string) (string, error) {
+// deviceBinding returns the value to which the known browsers of an account are bound.
+func (a *Core) deviceBinding(ctx context.Context, account string) (string, error) {
 	user := a.Accounts.Directory.User(account)
 	if user == nil {
 		return "", nil
 	}
-	return a.Factors.Binding(ctx, user)
+	return a.Factors.BindingHash(ctx, user)
 }
 
 func (a *Core) addSessions(c *Config) {
 	signIns := revalidation.New(revalidation.Config{
-		Durable: c.Durable, Keys: c.Keys, Accounts: a.Accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
-		Refresh: c.RefreshTokenLifetime, Revocations: a.Revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
-		End: func(ctx context.Context, signIn revalidation.SignIn) error {
+		Durable: c.Durable, Keys: c.Keys, Accounts: a.Accounts, SessionLifetime: c.SessionLifetime, AccessTokenLifetime: c.AccessTokenLifetime,
+		GrantLifetime: c.RefreshTokenLifetime, Revocations: a.Revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
+		EndSignIn: func(ctx context.Context, signIn revalidation.SignIn) error {
 			return a.Tokens.Revoker.RevokeSignIn(ctx, signIn)
 		},
 	})
 	a.Sessions = &session.Sessions{
-		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime, Idle: c.SessionIdle,
+		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime, IdleTimeout: c.SessionIdleTimeout,
 		Accounts: a.Accounts, Devices: a.Limiter.Devices, SignIns: signIns, Revocations: a.Revocations,
 		Participants: &session.Participants{Clients: a.Clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.Trail, c.Logger),
@@ -207,7 +211,7 @@ func (a *Core) addTokens(c *Config) {
 			AccessToken: c.AccessTokenLifetime, Code: codeLifetime, Session: c.SessionLifetime,
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
-		Authenticator: a.Authenticator, Count: c.CountToken, Accounts: a.Accounts, Patients: a.Patients, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,
+		Authenticator: a.Authenticator, CountRequest: c.CountToken, Accounts: a.Accounts, Patients: a.Patients, Consents: a.Consents, Revocations: a.Revocations, Sessions: a.Sessions,
 	})
 }
 
@@ -245,10 +249,10 @@ func (a *Core) addFlow() {
 func (a *Core) addDocuments() {
 	c := a.Config
 	discovery := &discovery{
-		Responder: a.Responder, keys: c.Keys, fhirBase: c.fhirBase(), describe: a.describe, configure: a.configure, registration: a.RegistrationEndpoint,
-		offer: &offer{
-			clients: a.Clients, hasRecords: c.Records != nil, authorizePOST: c.AuthorizePOST,
-			launchesFromEHR: a.LaunchesFromEHR || a.Clients.LaunchesFromEHR(),
+		Responder: a.Responder, keys: c.Keys, fhirBase: c.fhirBase(), metadataExtensions: a.metadataExtensions, smartExtensions: a.smartExtensions, registration: a.RegistrationEndpoint,
+		features: &supportedFeatures{
+			clients: a.Clients, canQueryFHIRServer: c.Records != nil, authorizePOST: c.AuthorizePOST,
+			supportsEHRLaunch: a.SupportsEHRLaunch || a.Clients.SupportsEHRLaunch(),
 		},
 	}
 	openid := discovery.document(func() any { return discovery.metadata() })

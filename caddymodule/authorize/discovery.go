@@ -30,7 +30,7 @@ type Metadata struct {
 	RevocationEndpoint    string   `json:"revocation_endpoint"`                                      // RFC 7009
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`                                   // RFC 7662
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`                                     // RP-Initiated Logout 1.0
-	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`                    // RFC 9126
+	PushedRequestEndpoint string   `json:"pushed_authorization_request_endpoint"`                    // RFC 9126
 	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                          // RFC 7591
 	JWKSURI               string   `json:"jwks_uri"`                                                 // public signing keys
 	Scopes                []string `json:"scopes_supported"`                                         // scopes that some client may be granted
@@ -56,7 +56,7 @@ type Metadata struct {
 	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`               // request_uris must be registered
 	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // algorithms of request objects
 	RequestObjectRequired bool     `json:"require_signed_request_object,omitempty"`                  // RFC 9101 §10.5
-	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`           // RFC 9207
+	IssuerInResponses     bool     `json:"authorization_response_iss_parameter_supported"`           // RFC 9207
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`                             // Back-Channel Logout 1.0
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`                     // logout tokens contain sid
 }
@@ -64,12 +64,12 @@ type Metadata struct {
 // discovery serves the discovery documents.
 type discovery struct {
 	*endpoint.Responder
-	offer        *offer
-	keys         keyring.Keys
-	fhirBase     string
-	registration string                       // registration endpoint, or ""
-	describe     []func(*Metadata)            // extensions by features
-	configure    []func(*smart.Configuration) // extensions by features
+	features           *supportedFeatures
+	keys               keyring.Keys
+	fhirBase           string
+	registration       string                       // registration endpoint, or ""
+	metadataExtensions []func(*Metadata)            // extensions by features
+	smartExtensions    []func(*smart.Configuration) // extensions by features
 }
 
 func (d *discovery) metadata() Metadata {
@@ -82,13 +82,13 @@ func (d *discovery) metadata() Metadata {
 		RevocationEndpoint:    d.Issuer + endpoint.Revoke,
 		IntrospectionEndpoint: d.Issuer + endpoint.Introspect,
 		EndSessionEndpoint:    d.Issuer + endpoint.Logout,
-		PushedEndpoint:        d.Issuer + endpoint.PushedAuthorization,
+		PushedRequestEndpoint: d.Issuer + endpoint.PushedAuthorization,
 		JWKSURI:               d.Issuer + endpoint.JWKS,
 		RegistrationEndpoint:  d.registration,
-		Scopes:                d.offer.supportedScopes(),
+		Scopes:                d.features.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
-		GrantTypes:            d.offer.clients.UsableGrantTypes().Names(),
+		GrantTypes:            d.features.clients.UsableGrantTypes().Names(),
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
@@ -98,7 +98,7 @@ func (d *discovery) metadata() Metadata {
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT},
 		IntrospectAlgorithms:  algorithms,
 		ChallengeMethods:      []string{"S256"},
-		IssuerInAnswers:       true,
+		IssuerInResponses:     true,
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"},
@@ -107,17 +107,17 @@ func (d *discovery) metadata() Metadata {
 		ACRValues:             oauth2.ACRValues,
 	}
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
-	d.addClients(&m)
-	for _, add := range d.describe {
+	d.addClientMetadata(&m)
+	for _, add := range d.metadataExtensions {
 		add(&m)
 	}
 	return m
 }
 
-// addClients adds the entries that depend on the registered clients.
-func (d *discovery) addClients(m *Metadata) {
+// addClientMetadata adds the entries that depend on the registered clients.
+func (d *discovery) addClientMetadata(m *Metadata) {
 	addIf := func(list *[]string, name string, allows func(*client.Client) bool) {
-		if d.offer.clients.Any(allows) {
+		if d.features.clients.ContainsFunc(allows) {
 			*list = append(*list, name)
 		}
 	}
@@ -138,11 +138,11 @@ func (d *discovery) smartConfiguration() smart.Configuration {
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
-		GrantTypes: d.offer.clients.UsableGrantTypes().AtTokenEndpoint(), Scopes: m.Scopes,
+		GrantTypes: d.features.clients.UsableGrantTypes().TokenEndpointNames(), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
-		Capabilities: d.offer.capabilityNames(), ManagementEndpoint: m.Issuer + endpoint.Account,
+		Capabilities: d.features.capabilityNames(), ManagementEndpoint: m.Issuer + endpoint.Account,
 	}
-	for _, add := range d.configure {
+	for _, add := range d.smartExtensions {
 		add(&c)
 	}
 	return c
@@ -155,7 +155,7 @@ func (d *discovery) protectedResource() any {
 		Servers       []string `json:"authorization_servers"`
 		Scopes        []string `json:"scopes_supported"`
 		BearerMethods []string `json:"bearer_methods_supported"`
-	}{d.fhirBase, []string{d.Issuer}, d.offer.supportedScopes(), []string{"header"}}
+	}{d.fhirBase, []string{d.Issuer}, d.features.supportedScopes(), []string{"header"}}
 }
 
 // document serves an immutable JSON document. It is created on first request, because that reads
@@ -191,45 +191,45 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	}
 }
 
-// offer contains the conditions of the announced features.
-type offer struct {
-	clients         *client.Registry
-	hasRecords      bool // the FHIR server can be queried
-	authorizePOST   bool
-	launchesFromEHR bool // launches by EHRs or by the launch page are possible
+// supportedFeatures contains the conditions of the announced features.
+type supportedFeatures struct {
+	clients            *client.Registry
+	canQueryFHIRServer bool // the FHIR server can be queried
+	authorizePOST      bool
+	supportsEHRLaunch  bool // launches by EHRs or by the launch page are possible
 }
 
 // capabilities lists the capabilities of SMART App Launch 2.2, Conformance, with their conditions.
 // Capabilities that only need a client registration are announced even without such a client.
 var capabilities = []struct {
 	name string
-	has  func(*offer) bool
+	has  func(*supportedFeatures) bool
 }{
 	{"launch-standalone", always},
-	{"launch-ehr", func(o *offer) bool { return o.launchesFromEHR }},
-	{"authorize-post", func(o *offer) bool { return o.authorizePOST }},
+	{"launch-ehr", func(o *supportedFeatures) bool { return o.supportsEHRLaunch }},
+	{"authorize-post", func(o *supportedFeatures) bool { return o.authorizePOST }},
 	{"client-public", always},
 	{"client-confidential-symmetric", always},
 	{"client-confidential-asymmetric", always},
 	{"sso-openid-connect", always},
-	{"context-banner", func(o *offer) bool { return o.launchesFromEHR }},
-	{"context-style", func(o *offer) bool { return o.launchesFromEHR }},
-	{"context-ehr-patient", func(o *offer) bool { return o.launchesFromEHR }},
-	{"context-ehr-encounter", func(o *offer) bool { return o.launchesFromEHR }},
-	{"context-standalone-patient", func(o *offer) bool { return o.allows("launch/patient") }},
-	{"context-standalone-encounter", func(o *offer) bool { return o.hasRecords && o.allows("launch/encounter") }},
-	{"permission-offline", func(o *offer) bool { return o.allowsRefresh(client.OfflineAccess) }},
-	{"permission-online", func(o *offer) bool { return o.allowsRefresh(client.OnlineAccess) }},
-	{"permission-patient", func(o *offer) bool { return o.allowsLevel("patient") }},
-	{"permission-user", func(o *offer) bool { return o.allowsLevel("user") }},
-	{"permission-v1", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
-	{"permission-v2", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
+	{"context-banner", func(o *supportedFeatures) bool { return o.supportsEHRLaunch }},
+	{"context-style", func(o *supportedFeatures) bool { return o.supportsEHRLaunch }},
+	{"context-ehr-patient", func(o *supportedFeatures) bool { return o.supportsEHRLaunch }},
+	{"context-ehr-encounter", func(o *supportedFeatures) bool { return o.supportsEHRLaunch }},
+	{"context-standalone-patient", func(o *supportedFeatures) bool { return o.allowsScope("launch/patient") }},
+	{"context-standalone-encounter", func(o *supportedFeatures) bool { return o.canQueryFHIRServer && o.allowsScope("launch/encounter") }},
+	{"permission-offline", func(o *supportedFeatures) bool { return o.allowsRefresh(client.OfflineAccess) }},
+	{"permission-online", func(o *supportedFeatures) bool { return o.allowsRefresh(client.OnlineAccess) }},
+	{"permission-patient", func(o *supportedFeatures) bool { return o.allowsLevel("patient") }},
+	{"permission-user", func(o *supportedFeatures) bool { return o.allowsLevel("user") }},
+	{"permission-v1", func(o *supportedFeatures) bool { return o.clients.ContainsFunc(hasResourceScope) }},
+	{"permission-v2", func(o *supportedFeatures) bool { return o.clients.ContainsFunc(hasResourceScope) }},
 }
 
-func always(*offer) bool { return true }
+func always(*supportedFeatures) bool { return true }
 
 // capabilityNames returns the capabilities of this server.
-func (o *offer) capabilityNames() (names []string) {
+func (o *supportedFeatures) capabilityNames() (names []string) {
 	for _, c := range capabilities {
 		if c.has(o) {
 			names = append(names, c.name)
@@ -238,17 +238,17 @@ func (o *offer) capabilityNames() (names []string) {
 	return names
 }
 
-// allows reports whether some client may be granted a scope.
-func (o *offer) allows(scope string) bool {
-	return o.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
+// allowsScope reports whether some client may be granted a scope.
+func (o *supportedFeatures) allowsScope(scope string) bool {
+	return o.clients.ContainsFunc(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
 }
 
-func (o *offer) allowsRefresh(scope string) bool {
-	return o.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
+func (o *supportedFeatures) allowsRefresh(scope string) bool {
+	return o.clients.ContainsFunc(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
 }
 
-func (o *offer) allowsLevel(level string) bool {
-	return o.clients.Any(func(c *client.Client) bool {
+func (o *supportedFeatures) allowsLevel(level string) bool {
+	return o.clients.ContainsFunc(func(c *client.Client) bool {
 		return slices.ContainsFunc(c.Scopes, func(scope string) bool { return levelOf(scope) == level })
 	})
 }
@@ -271,19 +271,19 @@ const maxScopes = 200
 
 // supportedScopes returns the scopes that some client may be granted: first special scopes, then
 // wildcards, then all others.
-func (o *offer) supportedScopes() []string {
+func (o *supportedFeatures) supportedScopes() []string {
 	scopes := append(slices.Clone(smart.ReservedScopes), "fhirUser")
-	for _, well := range []struct {
-		scope string
-		known bool
+	for _, special := range []struct {
+		scope    string
+		isListed bool
 	}{
-		{"launch", o.launchesFromEHR && o.allows("launch")},
-		{"launch/encounter", o.allows("launch/encounter") && (o.hasRecords || o.launchesFromEHR)},
+		{"launch", o.supportsEHRLaunch && o.allowsScope("launch")},
+		{"launch/encounter", o.allowsScope("launch/encounter") && (o.canQueryFHIRServer || o.supportsEHRLaunch)},
 		{client.OfflineAccess, o.allowsRefresh(client.OfflineAccess)},
 		{client.OnlineAccess, o.allowsRefresh(client.OnlineAccess)},
 	} {
-		if well.known {
-			scopes = append(scopes, well.scope)
+		if special.isListed {
+			scopes = append(scopes, special.scope)
 		}
 	}
 	wildcards, others := o.clientScopes()
@@ -297,9 +297,9 @@ func (o *offer) supportedScopes() []string {
 
 // clientScopes returns the scopes of all clients and the wildcards that include them: a request for
 // a wildcard is granted the client's listed scopes.
-func (o *offer) clientScopes() (wildcards, others []string) {
-	wild, other := map[string]bool{}, map[string]bool{}
-	o.clients.Any(func(c *client.Client) bool {
+func (o *supportedFeatures) clientScopes() (wildcards, others []string) {
+	wildcardSet, otherSet := map[string]bool{}, map[string]bool{}
+	o.clients.ContainsFunc(func(c *client.Client) bool {
 		for _, scope := range c.Scopes {
 			resource, isResource := smart.ParseResourceScope(scope)
 			switch {
@@ -307,13 +307,13 @@ func (o *offer) clientScopes() (wildcards, others []string) {
 				continue
 			case isResource:
 				resource.Type, resource.Query = smart.AnyType, ""
-				wild[resource.String()] = true
+				wildcardSet[resource.String()] = true
 			}
-			other[scope] = true
+			otherSet[scope] = true
 		}
 		return false // continue with the next client
 	})
-	return slices.Sorted(maps.Keys(wild)), slices.Sorted(maps.Keys(other))
+	return slices.Sorted(maps.Keys(wildcardSet)), slices.Sorted(maps.Keys(otherSet))
 }
 
 // hasCondition reports whether granting a scope requires more than its registration for a client.

@@ -41,7 +41,7 @@ func TestDiscovery(t *testing.T) {
 			"id_token_signing_alg_values_supported": "RS256",
 			"subject_types_supported":               "public",
 		} {
-			authorizetest.Equal(t, authorizetest.Words(m[name]), want, path, name)
+			authorizetest.Equal(t, authorizetest.JoinStrings(m[name]), want, path, name)
 		}
 	}
 }
@@ -66,8 +66,8 @@ func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
 	m := authorizetest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
-	authorizetest.Equal(t, authorizetest.Words(m["response_types_supported"]), "code")
-	authorizetest.Equal(t, authorizetest.Words(m["grant_types_supported"]), "authorization_code")
+	authorizetest.Equal(t, authorizetest.JoinStrings(m["response_types_supported"]), "code")
+	authorizetest.Equal(t, authorizetest.JoinStrings(m["grant_types_supported"]), "authorization_code")
 }
 
 func TestSMARTConfiguration(t *testing.T) {
@@ -78,8 +78,8 @@ func TestSMARTConfiguration(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
-	authorizetest.Equal(t, authorizetest.Words(m["grant_types_supported"]), "authorization_code client_credentials")
-	authorizetest.WantText(t, authorizetest.Words(m["capabilities"]), "sso-openid-connect")
+	authorizetest.Equal(t, authorizetest.JoinStrings(m["grant_types_supported"]), "authorization_code client_credentials")
+	authorizetest.WantText(t, authorizetest.JoinStrings(m["capabilities"]), "sso-openid-connect")
 }
 
 func TestJWKS(t *testing.T) {
@@ -132,33 +132,33 @@ func (c capable) browser(t *testing.T) *authorizetest.Browser {
 	}))
 }
 
-// answerTo signs alice in to the client app. It returns nil if the scope is rejected.
-func answerTo(b *authorizetest.Browser, scope string) *url.URL {
+// signInWithScope signs alice in to the client app. It returns nil if the scope is rejected.
+func signInWithScope(b *authorizetest.Browser, scope string) *url.URL {
 	request := authorizetest.Request(url.Values{"scope": {scope}})
 	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
 		return nil
 	}
-	return b.Answer(request)
+	return b.SignInAlice(request)
 }
 
-// granted reports whether the client app is granted a scope.
-func granted(scope string) func(*authorizetest.Browser) bool {
+// grantsScope reports whether the client app is granted a scope.
+func grantsScope(scope string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool {
-		answer := answerTo(b, scope)
+		answer := signInWithScope(b, scope)
 		return answer != nil && slices.Contains(strings.Fields(b.Redeem(answer).Scope), scope)
 	}
 }
 
-// refreshes reports whether a scope yields a refresh token.
-func refreshes(scope string) func(*authorizetest.Browser) bool {
+// issuesRefreshToken reports whether a scope yields a refresh token.
+func issuesRefreshToken(scope string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool {
-		answer := answerTo(b, scope)
-		return answer != nil && b.Redeem(answer).Refresh != ""
+		answer := signInWithScope(b, scope)
+		return answer != nil && b.Redeem(answer).RefreshToken != ""
 	}
 }
 
-// choosesEncounter reports whether a user can choose an encounter that the client receives.
-func choosesEncounter(b *authorizetest.Browser) bool {
+// allowsEncounterChoice reports whether a user can choose an encounter that the client receives.
+func allowsEncounterChoice(b *authorizetest.Browser) bool {
 	request := authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})
 	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
 		return false
@@ -169,24 +169,24 @@ func choosesEncounter(b *authorizetest.Browser) bool {
 	return authorizetest.Decode[authorizetest.LaunchResponse](b.T, tokens).Encounter == "v1"
 }
 
-// launchedTokens returns the token response of an app launched by an EHR, or nil if EHR launch is disabled.
-func launchedTokens(b *authorizetest.Browser) map[string]any {
+// ehrLaunchTokens returns the token response of an app launched by an EHR, or nil if EHR launch is disabled.
+func ehrLaunchTokens(b *authorizetest.Browser) map[string]any {
 	r := b.Post("/oauth2/launch", authorizetest.LaunchForm(nil))
 	if r.StatusCode != http.StatusCreated {
 		return nil
 	}
 	launch, _ := authorizetest.Decode[map[string]any](b.T, r)["launch"].(string)
-	answer := b.Answer(authorizetest.Request(url.Values{"scope": {"launch"}, "launch": {launch}}))
+	answer := b.SignInAlice(authorizetest.Request(url.Values{"scope": {"launch"}, "launch": {launch}}))
 	return authorizetest.Decode[map[string]any](b.T, b.Post("/oauth2/token", authorizetest.CodeForm(answer.Query().Get("code"), nil)))
 }
 
-// launched reports whether a launched app receives a member of its context.
-func launched(member string) func(*authorizetest.Browser) bool {
-	return func(b *authorizetest.Browser) bool { return launchedTokens(b)[member] != nil }
+// receivesLaunchMember reports whether a launched app receives a member of its context.
+func receivesLaunchMember(member string) func(*authorizetest.Browser) bool {
+	return func(b *authorizetest.Browser) bool { return ehrLaunchTokens(b)[member] != nil }
 }
 
-// served reports whether a path exists, for any method.
-func served(path string) func(*authorizetest.Browser) bool {
+// servesPath reports whether a path exists, for any method.
+func servesPath(path string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool { return b.Get(path).StatusCode != http.StatusNotFound }
 }
 
@@ -199,12 +199,12 @@ func TestCapabilities(t *testing.T) {
 		name  string
 		works func(*authorizetest.Browser) bool
 	}{
-		{"launch-standalone", granted("openid")},
-		{"launch-ehr", launched("patient")},
+		{"launch-standalone", grantsScope("openid")},
+		{"launch-ehr", receivesLaunchMember("patient")},
 		{"authorize-post", func(b *authorizetest.Browser) bool {
 			return b.Post("/oauth2/authorize", authorizetest.Request(nil)).StatusCode < http.StatusBadRequest
 		}},
-		{"client-public", granted("openid")},
+		{"client-public", grantsScope("openid")},
 		{"client-confidential-symmetric", func(b *authorizetest.Browser) bool {
 			return b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"confidential"}, "client_secret": {"s3cret"}}).Error == "invalid_scope"
 		}},
@@ -212,21 +212,21 @@ func TestCapabilities(t *testing.T) {
 			return authorizetest.TryAssertion(b, "backend", jose.ES384) != "invalid_client"
 		}},
 		{"sso-openid-connect", func(b *authorizetest.Browser) bool {
-			return b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""
+			return b.Redeem(b.SignInAlice(authorizetest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""
 		}},
-		{"context-banner", launched("need_patient_banner")},
-		{"context-style", launched("smart_style_url")},
-		{"context-ehr-patient", launched("patient")},
-		{"context-ehr-encounter", launched("encounter")},
-		{"context-standalone-patient", granted("launch/patient")},
-		{"context-standalone-encounter", choosesEncounter},
-		{"permission-offline", refreshes("offline_access")},
-		{"permission-online", refreshes("online_access")},
-		{"permission-patient", granted("patient/Observation.rs")},
-		{"permission-user", granted("user/Observation.rs")},
-		{"permission-v1", granted("user/Observation.read")},
-		{"permission-v2", granted("user/Observation.rs?category=laboratory")},
-		{"smart-app-state", served("/fhir/R4/Basic")},
+		{"context-banner", receivesLaunchMember("need_patient_banner")},
+		{"context-style", receivesLaunchMember("smart_style_url")},
+		{"context-ehr-patient", receivesLaunchMember("patient")},
+		{"context-ehr-encounter", receivesLaunchMember("encounter")},
+		{"context-standalone-patient", grantsScope("launch/patient")},
+		{"context-standalone-encounter", allowsEncounterChoice},
+		{"permission-offline", issuesRefreshToken("offline_access")},
+		{"permission-online", issuesRefreshToken("online_access")},
+		{"permission-patient", grantsScope("patient/Observation.rs")},
+		{"permission-user", grantsScope("user/Observation.rs")},
+		{"permission-v1", grantsScope("user/Observation.read")},
+		{"permission-v2", grantsScope("user/Observation.rs?category=laboratory")},
+		{"smart-app-state", servesPath("/fhir/R4/Basic")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +254,7 @@ func TestScopesSupported(t *testing.T) {
 		}
 	}
 	for _, scope := range m.Scopes {
-		if strings.Contains(scope, "/") && answerTo(c.browser(t), scope) == nil {
+		if strings.Contains(scope, "/") && signInWithScope(c.browser(t), scope) == nil {
 			t.Errorf("%s is not granted", scope)
 		}
 	}
@@ -277,7 +277,7 @@ func TestManagementEndpoint(t *testing.T) {
 	t.Parallel()
 	b := capable{}.browser(t)
 	m := authorizetest.Decode[smart.Configuration](t, b.Get(smartConfiguration))
-	if want := served("/oauth2/account")(b); (m.ManagementEndpoint == authorizetest.Issuer+"/oauth2/account") != want {
+	if want := servesPath("/oauth2/account")(b); (m.ManagementEndpoint == authorizetest.Issuer+"/oauth2/account") != want {
 		t.Errorf("management_endpoint %q, served %t", m.ManagementEndpoint, want)
 	}
 }
@@ -302,7 +302,7 @@ func TestAsymmetricDiscovery(t *testing.T) {
 func TestIntrospectionOfLaunchedToken(t *testing.T) {
 	t.Parallel()
 	b := capable{scopes: resourceScopes, ehr: true}.browser(t)
-	tokens := launchedTokens(b)
+	tokens := ehrLaunchTokens(b)
 	access, _ := tokens["access_token"].(string)
 	r := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {access}})
 	r.Header.Set("Authorization", "Bearer "+access)

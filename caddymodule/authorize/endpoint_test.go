@@ -18,7 +18,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},
-		Features:          []Feature{withSource{}},
+		Features:          []Feature{sourceFeature{}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,20 +37,20 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 }
 
-// withSource adds a source of further clients.
-type withSource struct{ client.Source }
+// sourceFeature adds a source of further clients.
+type sourceFeature struct{ client.Source }
 
-func (f withSource) Extend(core *Core) error {
+func (f sourceFeature) Extend(core *Core) error {
 	core.Clients.Sources = append(core.Clients.Sources, f)
 	return nil
 }
 
-func (withSource) Any() *client.Client { return new(client.Client) }
+func (sourceFeature) MostPermissive() *client.Client { return new(client.Client) }
 
 // Routing takes time linear in the path's length, because requests are not yet authenticated.
 func TestLongPath(t *testing.T) {
 	t.Parallel()
-	s := &Server{routes: map[string]http.Handler{"/oauth2/scim/hospital/": http.NotFoundHandler()}, folders: []string{"/oauth2/scim/hospital/"}}
+	s := &Server{routes: map[string]http.Handler{"/oauth2/scim/hospital/": http.NotFoundHandler()}, pathPrefixes: []string{"/oauth2/scim/hospital/"}}
 	for path, want := range map[string]bool{
 		"/oauth2/" + strings.Repeat("a/", 1_000_000): false, "/oauth2/scim/hospital": true, "/oauth2/scim/hospital/": true,
 		"/oauth2/scim/hospital/Users/1": true, "/oauth2/scim/hospitals/Users": false, "/oauth2/scim/": false, "/": false, "": false,

@@ -23,9 +23,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// isFailure reports whether a response is an internal error.
-func isFailure(path string, r *http.Response) bool {
-	return r.StatusCode == http.StatusServiceUnavailable || leadsTo("error=server_error")(r) ||
+// isInternalError reports whether a response is an internal error.
+func isInternalError(path string, r *http.Response) bool {
+	return r.StatusCode == http.StatusServiceUnavailable || redirectsTo("error=server_error")(r) ||
 		r.StatusCode == http.StatusBadRequest && strings.HasPrefix(path, "/oauth2/backchannel_logout/")
 }
 
@@ -39,7 +39,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
-			eachFault(t, p, one, false, func(f *faults, kept *stores, b *authorizetest.Browser) bool {
+			forEachFault(t, p, one, false, func(f *faults, kept *faultyStores, b *authorizetest.Browser) bool {
 				request := tt.prepare(b, p)
 				before := kept.state(t)
 				r := f.during(b, request())
@@ -49,10 +49,10 @@ func TestFailureChangesNothing(t *testing.T) {
 				if tt.good(r) {
 					return f.hit != ""
 				}
-				if !isFailure(request().URL.Path, r) {
+				if !isInternalError(request().URL.Path, r) {
 					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 				}
-				if changed := changes(before, kept.state(t), tt.stays); len(changed) > 0 {
+				if changed := changedKeys(before, kept.state(t), tt.stays); len(changed) > 0 {
 					t.Errorf("%s fails, and what is stored changes: %q", f.hit, changed)
 				}
 				if r := b.Send(request()); !tt.good(r) {
@@ -63,7 +63,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			if !strings.HasPrefix(tt.name, "token:") {
 				return
 			}
-			eachFault(t, p, one, true, func(f *faults, _ *stores, b *authorizetest.Browser) bool {
+			forEachFault(t, p, one, true, func(f *faults, _ *faultyStores, b *authorizetest.Browser) bool {
 				request := tt.prepare(b, p)
 				if r := f.during(b, request()); tt.good(r) {
 					return f.hit != ""
@@ -87,22 +87,22 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// eachFault runs try with servers on which one call after another fails, until try returns false.
+// forEachFault runs try with servers on which one call after another fails, until try returns false.
 // With one, both stores are the same. With lost, the call succeeds and only its response is lost.
-func eachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *stores, *authorizetest.Browser) bool) {
+func forEachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *faultyStores, *authorizetest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
-		kept := &stores{
+		kept := &faultyStores{
 			&faultyStore{store.NewMemory(0, 0), "store", f}, &faultyStore{store.NewMemory(0, 0), "durable", f},
 		}
 		if one {
 			kept.durable = kept.store
 		}
 		server := authorizetest.New(t, func(c *authorize.Config) {
-			everything(c)
-			authorizetest.Refreshing(c)
-			authorizetest.SigningFast(c)
-			c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
+			withAllFeatures(c)
+			authorizetest.AllowRefreshTokens(c)
+			authorizetest.UseES256(c)
+			c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 			c.Store, c.Durable, c.Keys = kept.store, kept.durable, faultyKeys{c.Keys, f}
 		})
 		more = try(f, kept, authorizetest.NewBrowser(t, server))
@@ -116,8 +116,8 @@ func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.R
 	return b.Send(request)
 }
 
-// changes returns the keys with different values, except for keys of the permitted kinds.
-func changes(before, after map[string]string, may string) (keys []string) {
+// changedKeys returns the keys with different values, except for keys of the permitted kinds.
+func changedKeys(before, after map[string]string, may string) (keys []string) {
 	allowed := func(key string) bool {
 		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")
 		return slices.Contains(strings.Fields(may), kind)
@@ -136,20 +136,20 @@ func changes(before, after map[string]string, may string) (keys []string) {
 	return slices.DeleteFunc(keys, allowed)
 }
 
-// duringOutage is the expected response during a store outage.
-type duringOutage int
+// outageResponse is the expected response during a store outage.
+type outageResponse int
 
 const (
-	_                      duringOutage = iota // not tested
-	unavailable                                // 503 with Retry-After, and an audit event
-	temporarilyUnavailable                     // temporarily_unavailable through the browser
-	goesOn                                     // works as usual
-	refusedByStore                             // 400, as specified for back-channel logout
+	_                      outageResponse = iota // not tested
+	unavailable                                  // 503 with Retry-After, and an audit event
+	temporarilyUnavailable                       // temporarily_unavailable through the browser
+	goesOn                                       // works as usual
+	refusedByStore                               // 400, as specified for back-channel logout
 )
 
 // During a store outage, requests that need the store return an error and others work. Afterwards
 // the same request succeeds.
-func TestStoreIsAway(t *testing.T) {
+func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range requests {
 		if tt.during == 0 {
@@ -157,12 +157,12 @@ func TestStoreIsAway(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, shared := providertest.Start(t), storetest.NewShared()
+			p, shared := providertest.Start(t), storetest.NewSharedMemory()
 			var events []audit.Event
 			server := authorizetest.New(t, func(c *authorize.Config) {
-				everything(c)
-				authorizetest.Refreshing(c)
-				c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
+				withAllFeatures(c)
+				authorizetest.AllowRefreshTokens(c)
+				c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 				c.Store = shared.Gateway()
 				c.Durable = c.Store
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
@@ -177,24 +177,24 @@ func TestStoreIsAway(t *testing.T) {
 				t.Errorf("%d events: %+v", len(events), events)
 			}
 			shared.SetDown(false)
-			if r := b.Send(request()); r.StatusCode >= http.StatusBadRequest || leadsTo("error=")(r) {
+			if r := b.Send(request()); r.StatusCode >= http.StatusBadRequest || redirectsTo("error=")(r) {
 				t.Errorf("afterwards: %d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 			}
 		})
 	}
 }
 
-func checkOutage(t *testing.T, r *http.Response, want duringOutage) {
+func checkOutage(t *testing.T, r *http.Response, want outageResponse) {
 	t.Helper()
 	body := authorizetest.Body(t, r)
 	right := false
 	switch want {
 	case unavailable:
-		right = r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "" && namesNoCause(r, body)
+		right = r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "" && omitsCause(r, body)
 	case temporarilyUnavailable:
-		right = r.StatusCode == http.StatusFound && leadsTo("error=temporarily_unavailable")(r)
+		right = r.StatusCode == http.StatusFound && redirectsTo("error=temporarily_unavailable")(r)
 	case goesOn:
-		right = r.StatusCode < http.StatusBadRequest && !leadsTo("error=")(r)
+		right = r.StatusCode < http.StatusBadRequest && !redirectsTo("error=")(r)
 	case refusedByStore:
 		right = r.StatusCode == http.StatusBadRequest
 	}
@@ -203,8 +203,8 @@ func checkOutage(t *testing.T, r *http.Response, want duringOutage) {
 	}
 }
 
-// namesNoCause reports whether an error response omits the cause.
-func namesNoCause(r *http.Response, body string) bool {
+// omitsCause reports whether an error response omits the cause.
+func omitsCause(r *http.Response, body string) bool {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		return !strings.Contains(body, "store")
 	}
@@ -225,11 +225,11 @@ func (k faultyKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error
 	return k.Keys.Key(ctx, kid)
 }
 
-func (k faultyKeys) Has(ctx context.Context, kid string) (bool, error) {
+func (k faultyKeys) HasKey(ctx context.Context, kid string) (bool, error) {
 	if err := k.next("keys.has"); err != nil {
 		return false, err
 	}
-	return k.Keys.Has(ctx, kid)
+	return k.Keys.HasKey(ctx, kid)
 }
 
 func (k faultyKeys) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
@@ -277,7 +277,7 @@ func (f *faults) next(call string) error {
 		return nil
 	}
 	f.hit = call
-	return authorizetest.ErrBroken
+	return authorizetest.ErrStoreFailed
 }
 
 // faultyStore is a store with failing calls.
@@ -354,12 +354,12 @@ func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error)
 	return s.Memory.List(ctx, prefix)
 }
 
-// stores are the store and the durable store of a server, with injected faults.
-type stores struct{ store, durable *faultyStore }
+// faultyStores are the store and the durable store of a server, with injected faults.
+type faultyStores struct{ store, durable *faultyStore }
 
 // state returns the stored data except failure counters, codes that were lost with the response,
 // and second factors that were restored.
-func (s *stores) state(t *testing.T) map[string]string {
+func (s *faultyStores) state(t *testing.T) map[string]string {
 	state := map[string]string{}
 	for _, store := range []*faultyStore{s.store, s.durable} {
 		keys, err := store.Memory.List(t.Context(), "")

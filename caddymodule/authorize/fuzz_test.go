@@ -23,8 +23,8 @@ func FuzzAuthorize(f *testing.F) {
 	f.Add(authorizetest.Request(url.Values{"nonce": {"n"}, "response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
 	f.Add(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
 	f.Add(authorizetest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
-	f.Add(authorizetest.Pushed("urn:ietf:params:oauth:request_uri:x").Encode())
-	server := authorizetest.New(f, authorizetest.EveryFlow)
+	f.Add(authorizetest.PushedRequest("urn:ietf:params:oauth:request_uri:x").Encode())
+	server := authorizetest.New(f, authorizetest.AllowAllFlows)
 	allowed := []string{"/oauth2/login?request=", authorizetest.Callback + "?", "http://localhost:3000/callback?", authorizetest.Callback + "#", "http://localhost:3000/callback#"}
 	posts := []string{`action="` + authorizetest.Callback + `"`, `action="http://localhost:3000/callback"`}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -68,9 +68,9 @@ func FuzzToken(f *testing.F) {
 
 // FuzzRefreshToken sends texts other than the token. None is accepted, causes an internal error, or revokes a family.
 func FuzzRefreshToken(f *testing.F) {
-	server := authorizetest.New(f, authorizetest.Refreshing)
+	server := authorizetest.New(f, authorizetest.AllowRefreshTokens)
 	b := authorizetest.NewBrowser(f, server)
-	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+	token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 	for _, seed := range []string{"", token[:63], token + "A", token + "\n", token[:16], token[:22] + token[20:], "....", "é"} {
 		f.Add(seed)
 	}
@@ -88,7 +88,7 @@ func FuzzRefreshToken(f *testing.F) {
 
 // FuzzAssertion sends unsigned and forged assertions.
 func FuzzAssertion(f *testing.F) {
-	server := authorizetest.NewBackend(f, nil)
+	server := authorizetest.NewBackendServer(f, nil)
 	good := authorizetest.Assertion(f, jose.ES384, nil, nil)
 	for _, seed := range []string{"", "..", "e30.e30.", good[:len(good)-1], good[4:], "eyJhbGciOiJub25lIn0." + good, `{"payload":"","signatures":[]}`} {
 		f.Add(seed)

@@ -32,7 +32,7 @@ import (
 // gateways are servers with the same configuration and a shared store, each with its own copy of
 // the revocations. Requests are distributed round-robin.
 type gateways struct {
-	shared  *storetest.Shared
+	shared  *storetest.SharedMemory
 	handles []*storetest.Gateway
 	servers []*authorize.Server
 	turn    atomic.Int64
@@ -46,7 +46,7 @@ func (g *gateways) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways {
 	t.Helper()
 	kinds := slices.Concat(store.MirroredKinds, store.CachedKinds)
-	g := &gateways{shared: storetest.NewShared(kinds...)}
+	g := &gateways{shared: storetest.NewSharedMemory(kinds...)}
 	for range n {
 		handle := g.shared.Gateway()
 		g.handles = append(g.handles, handle)
@@ -56,16 +56,16 @@ func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways 
 	return g
 }
 
-func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) *authorize.Server {
+func startGateway(t *testing.T, s store.SharedStore, change func(*authorize.Config)) *authorize.Server {
 	copied := storemirror.New(s, storemirror.Config{
-		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
+		MirroredKinds: store.MirroredKinds, CachedKinds: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); copied.Run(ctx) }()
 	t.Cleanup(func() { end(); <-done })
 	return authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		if change != nil {
 			change(c)
 		}
@@ -86,7 +86,7 @@ func (g *gateways) roundTrips(do func()) int {
 	return sum() - before
 }
 
-func withoutGrace(c *authorize.Config) { everything(c); c.RefreshTokenGrace = -1 }
+func withoutGrace(c *authorize.Config) { withAllFeatures(c); c.RefreshTokenGrace = -1 }
 
 // Of 50 concurrent uses at three gateways, exactly one succeeds.
 func TestGatewaysRace(t *testing.T) {
@@ -132,16 +132,16 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 3, withoutGrace)
 				b := authorizetest.NewBrowser(t, g)
-				code := b.Code(authorizetest.OfflineAccess(nil))
+				code := b.Code(authorizetest.WithOfflineAccess(nil))
 				first := b.RequestTokens(authorizetest.CodeForm(code, nil))
-				second := b.Refresh(first.Refresh, nil)
-				if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
+				second := b.Refresh(first.RefreshToken, nil)
+				if !b.IsTokenValid(first.AccessToken) || !b.IsTokenValid(second.AccessToken) {
 					t.Fatal("nothing was given")
 				}
-				reuse(authorizetest.NewBrowser(t, g), code, first.Refresh)
+				reuse(authorizetest.NewBrowser(t, g), code, first.RefreshToken)
 				synctest.Wait()
 				for range g.servers {
-					authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+					authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 				}
 			})
 		})
@@ -165,7 +165,7 @@ func TestRoundTrips(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := newGateways(t, 1, everything)
+				g := newGateways(t, 1, withAllFeatures)
 				b := authorizetest.NewBrowser(t, g)
 				request := tt.prepare(b, nil)
 				check(t, tt.row, g.roundTrips(func() { b.Send(request()) }))
@@ -173,19 +173,19 @@ func TestRoundTrips(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		g := newGateways(t, 1, everything)
+		g := newGateways(t, 1, withAllFeatures)
 		b := authorizetest.NewBrowser(t, g)
 		asked := accessToken(b, b.Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken)
-		check(t, "what the guard asks of an access token", g.roundTrips(guarding(t, g.servers[0], asked)))
+		check(t, "what the guard asks of an access token", g.roundTrips(guardCheck(t, g.servers[0], asked)))
 	})
 }
 
-// late is a store that sends its follower the initial state and no updates.
-type late struct{ store.Shared }
+// laggingStore is a store that sends its follower the initial state and no updates.
+type laggingStore struct{ store.SharedStore }
 
-func (l late) Subscribe(ctx context.Context, tell func(store.Update)) error {
+func (l laggingStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	ctx, stop := context.WithCancel(ctx)
-	return l.Shared.Subscribe(ctx, func(u store.Update) {
+	return l.SharedStore.Subscribe(ctx, func(u store.Update) {
 		if u.IsComplete {
 			tell(u)
 			return
@@ -195,18 +195,18 @@ func (l late) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	})
 }
 
-// offClock is a store with a skewed clock.
-type offClock struct {
-	store.Shared
+// skewedStore is a store with a skewed clock.
+type skewedStore struct {
+	store.SharedStore
 	by time.Duration
 }
 
-func (c offClock) Now() time.Time { return c.Shared.Now().Add(c.by) }
+func (c skewedStore) Now() time.Time { return c.SharedStore.Now().Add(c.by) }
 
 // endingsElsewhere are revocations of alice's grants to app at the first gateway.
 var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.TokenResponse){
 	"a refresh token is revoked": func(t *testing.T, g *gateways, given authorizetest.TokenResponse) {
-		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.Refresh}})
+		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.RefreshToken}})
 	},
 	"the person signs out": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		if n, err := g.servers[0].EndSessions(t.Context(), "alice"); n != 1 || err != nil {
@@ -225,30 +225,30 @@ var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.Toke
 	},
 	"all grants to the client are to end, and the gateway dies over it": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		r := revocation.New(g.handles[0], g.handles[0], slog.New(slog.DiscardHandler))
-		authorizetest.Equal(t, r.CutOff(t.Context(), revocation.RareCutoff, revocation.ClientCutoff("app")), nil)
+		authorizetest.Equal(t, r.CutOff(t.Context(), revocation.RareCutoffMarker, revocation.ClientCutoffKey("app")), nil)
 	},
 }
 
 // A gateway that has not received a revocation yet issues nothing for the revoked grants.
-func TestLateGatewayGivesNothing(t *testing.T) {
+func TestLaggingGatewayIssuesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range endingsElsewhere {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 1, nil)
-				behind := startGateway(t, late{g.shared.Gateway()}, nil)
+				behind := startGateway(t, laggingStore{g.shared.Gateway()}, nil)
 				synctest.Wait()
 				b := authorizetest.NewBrowser(t, g)
 				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
-				code := b.CodeOfSession(url.Values{"scope": {"openid online_access"}})
+				code := b.CodeWithSession(url.Values{"scope": {"openid online_access"}})
 				end(t, g, given)
 				b.Server = behind
-				authorizetest.Equal(t, b.Refresh(given.Refresh, nil).AccessToken, "", "a refresh token was accepted")
+				authorizetest.Equal(t, b.Refresh(given.RefreshToken, nil).AccessToken, "", "a refresh token was accepted")
 				if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.AccessToken != "" && name != "a refresh token is revoked" {
 					t.Error("a code was accepted")
 				}
-				if again := authorizetest.NewBrowser(t, behind).Tokens(nil); !authorizetest.NewBrowser(t, g).TokenWorks(again.AccessToken) {
+				if again := authorizetest.NewBrowser(t, behind).Tokens(nil); !authorizetest.NewBrowser(t, g).IsTokenValid(again.AccessToken) {
 					t.Error("a token is void that was given afterwards")
 				}
 			})
@@ -267,18 +267,18 @@ func TestEndingReachesAllGateways(t *testing.T) {
 				b := authorizetest.NewBrowser(t, g)
 				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
-					if !b.TokenWorks(given.AccessToken) {
+					if !b.IsTokenValid(given.AccessToken) {
 						t.Fatal("a gateway does not accept a good token")
 					}
 				}
 				end(t, g, given)
 				synctest.Wait()
 				for range g.servers {
-					authorizetest.CheckDead(b, given.Refresh, given.AccessToken)
+					authorizetest.CheckInvalid(b, given.RefreshToken, given.AccessToken)
 				}
 				again := authorizetest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
-					if !b.TokenWorks(again.AccessToken) {
+					if !b.IsTokenValid(again.AccessToken) {
 						t.Error("what was given afterwards is void")
 					}
 				}
@@ -288,30 +288,30 @@ func TestEndingReachesAllGateways(t *testing.T) {
 }
 
 // Gateways agree on the effect of a cutoff although their store clocks differ by almost two seconds.
-func TestGatewaysReadClockDifferently(t *testing.T) {
+func TestGatewaysWithClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{900 * time.Millisecond, -900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGateways(t, 0, nil)
-			gives, ends := startGateway(t, offClock{g.shared.Gateway(), by}, nil), startGateway(t, offClock{g.shared.Gateway(), -by}, nil)
+			gives, ends := startGateway(t, skewedStore{g.shared.Gateway(), by}, nil), startGateway(t, skewedStore{g.shared.Gateway(), -by}, nil)
 			synctest.Wait()
 			b := authorizetest.NewBrowser(t, gives)
-			before := b.Tokens(authorizetest.OfflineAccess(nil))
+			before := b.Tokens(authorizetest.WithOfflineAccess(nil))
 			if _, err := ends.RevokeGrants(t.Context(), "alice", ""); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			authorizetest.CheckDead(b, before.Refresh, before.AccessToken)
+			authorizetest.CheckInvalid(b, before.RefreshToken, before.AccessToken)
 			for _, s := range []*authorize.Server{gives, ends} {
 				again := authorizetest.NewBrowser(t, s)
-				after := again.Tokens(authorizetest.OfflineAccess(nil))
+				after := again.Tokens(authorizetest.WithOfflineAccess(nil))
 				synctest.Wait()
 				for _, again.Server = range []*authorize.Server{gives, ends} {
-					if !again.TokenWorks(after.AccessToken) {
+					if !again.IsTokenValid(after.AccessToken) {
 						t.Errorf("clocks off by %v: a token is void that was given after the cutoff", by)
 					}
 				}
-				if again.Refresh(after.Refresh, nil).AccessToken == "" {
+				if again.Refresh(after.RefreshToken, nil).AccessToken == "" {
 					t.Errorf("clocks off by %v: a refresh token is void that was given after the cutoff", by)
 				}
 			}
@@ -325,19 +325,19 @@ func TestGatewayClockIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 3, nil)
 		b := authorizetest.NewBrowser(t, g)
-		given := b.Tokens(authorizetest.OfflineAccess(nil))
-		lost := b.Refresh(given.Refresh, nil)
+		given := b.Tokens(authorizetest.WithOfflineAccess(nil))
+		lost := b.Refresh(given.RefreshToken, nil)
 		time.Sleep(10 * time.Minute) // simulates a gateway clock that is ahead
 		g.shared.SetSkew(-10 * time.Minute)
-		if got := b.Refresh(given.Refresh, nil); got.Refresh != lost.Refresh {
+		if got := b.Refresh(given.RefreshToken, nil); got.RefreshToken != lost.RefreshToken {
 			t.Errorf("a client that lost an answer gets %+v", got)
 		}
 		if _, err := g.servers[0].RevokeGrants(t.Context(), "", "app"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		authorizetest.CheckDead(b, lost.Refresh, lost.AccessToken)
-		if again := authorizetest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
+		authorizetest.CheckInvalid(b, lost.RefreshToken, lost.AccessToken)
+		if again := authorizetest.TokensWithSession(b); !b.IsTokenValid(again.AccessToken) {
 			t.Error("a token is void that was given after the cutoff")
 		}
 	})
@@ -345,7 +345,7 @@ func TestGatewayClockIsAhead(t *testing.T) {
 
 // During a rolling configuration change, gateways with the new password reject the old one, and
 // gateways with the old password do not revoke grants made with the new one.
-func TestGatewaysAmidAChange(t *testing.T) {
+func TestRollingConfigurationChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 0, nil)
@@ -354,27 +354,27 @@ func TestGatewaysAmidAChange(t *testing.T) {
 		synctest.Wait()
 
 		b := authorizetest.NewBrowser(t, before)
-		old := b.Tokens(authorizetest.OfflineAccess(nil))
+		old := b.Tokens(authorizetest.WithOfflineAccess(nil))
 		b.Server = after
-		if b.SignedIn() || b.TokenWorks(old.AccessToken) {
+		if b.HasSession() || b.IsTokenValid(old.AccessToken) {
 			t.Error("what was given by the old password counts")
 		}
 
 		b = authorizetest.NewBrowser(t, after)
-		r := b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), "alice", "new")
+		r := b.SignIn(authorizetest.Request(authorizetest.WithOfflineAccess(nil)), "alice", "new")
 		form := authorizetest.CodeForm(authorizetest.Location(t, r).Query().Get("code"), nil)
 		b.Server = before
-		if got := b.RequestTokens(form); got.AccessToken != "" || b.SignedIn() {
+		if got := b.RequestTokens(form); got.AccessToken != "" || b.HasSession() {
 			t.Errorf("a gateway that does not know the new password: %+v", got)
 		}
 		b.Server = after
 		given := b.RequestTokens(form)
 		b.Server = before
-		if got := b.Refresh(given.Refresh, nil); got.AccessToken != "" || b.TokenWorks(given.AccessToken) {
+		if got := b.Refresh(given.RefreshToken, nil); got.AccessToken != "" || b.IsTokenValid(given.AccessToken) {
 			t.Errorf("a gateway that does not know the new password: %+v", got)
 		}
 		b.Server = after
-		if got := b.Refresh(given.Refresh, nil); got.AccessToken == "" || !b.TokenWorks(given.AccessToken) || !b.SignedIn() {
+		if got := b.Refresh(given.RefreshToken, nil); got.AccessToken == "" || !b.IsTokenValid(given.AccessToken) || !b.HasSession() {
 			t.Errorf("once more at a gateway that does: %+v", got)
 		}
 	})
@@ -391,16 +391,16 @@ func accessToken(b *authorizetest.Browser, raw string) tokenclaim.AccessToken {
 }
 
 // Checking a cached token takes no store round trip, whether by the guard, introspection or userinfo.
-func TestGuardTakesNoRoundTrip(t *testing.T) {
+func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	r, gateway := authorizetest.Replicated(t)
+	r, gateway := authorizetest.NewReplica(t)
 	const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 	server := authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
 		c.Store, c.Durable = r, r
-		c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
+		c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 	})
 	b := authorizetest.NewBrowser(t, server)
 	service := b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
@@ -415,16 +415,16 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 		introspection.SetBasicAuth("fhir-server", strongSecret)
 		userinfo := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		userinfo.Header.Set("Authorization", "Bearer "+raw)
-		checkQuiet(t, gateway, "the guard, for "+name, guarding(t, server, accessToken(b, raw)))
+		checkQuiet(t, gateway, "the guard, for "+name, guardCheck(t, server, accessToken(b, raw)))
 		checkQuiet(t, gateway, "introspection of "+name, func() { b.Send(introspection.Clone(t.Context())) })
 		checkQuiet(t, gateway, "userinfo of "+name, func() { b.Send(userinfo.Clone(t.Context())) })
 	}
 }
 
-// guarding executes the guard's checks of a token that must be valid.
-func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
+// guardCheck executes the guard's checks of a token that must be valid.
+func guardCheck(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
 	return func() {
-		revoked, err1 := server.Revoked(t.Context(), asked.ID)
+		revoked, err1 := server.IsRevoked(t.Context(), asked.ID)
 		holder, err2 := server.Holder(t.Context(), asked)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
 			t.Errorf("revoked %t, holder %v: %v, %v", revoked, holder, err1, err2)
@@ -434,7 +434,7 @@ func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessTok
 
 func checkQuiet(t *testing.T, g *storetest.Gateway, what string, do func()) {
 	t.Helper()
-	if before := g.RoundTrips(); !authorizetest.Quiet(g, do) {
+	if before := g.RoundTrips(); !authorizetest.TakesNoRoundTrip(g, do) {
 		t.Errorf("%s takes round trips: %d so far", what, g.RoundTrips()-before)
 	}
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// entries contains the generations of alice and of the client app; 0 means from the configuration.
-type entries struct{ alice, app oauth2.Generation }
+// entryGenerations contains the generations of alice and of the client app; 0 means from the configuration.
+type entryGenerations struct{ alice, app oauth2.Generation }
 
-func (of entries) server(t *testing.T, s store.Store, consent string) *authorize.Server {
+func (of entryGenerations) server(t *testing.T, s store.Store, consent string) *authorize.Server {
 	return authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Store, c.Durable = s, s
 		c.Users[0].Generation, c.Clients[0].Consent = of.alice, consent
 		for i := range c.Clients {
 			c.Clients[i].Generation = of.app
 		}
-		authorizetest.ResourceServer(c)
+		authorizetest.WithResourceServer(c)
 	})
 }
 
-// active reports whether introspection accepts an access token.
-func active(b *authorizetest.Browser, access string) bool {
-	asked := authorizetest.AskAboutToken(b, "/oauth2/introspect", access, "fhir-server", "rs")
+// isActive reports whether introspection accepts an access token.
+func isActive(b *authorizetest.Browser, access string) bool {
+	asked := authorizetest.SendTokenForm(b, "/oauth2/introspect", access, "fhir-server", "rs")
 	return authorizetest.Decode[map[string]any](b.T, asked)["active"] == true
 }
 
@@ -41,31 +41,31 @@ func TestGenerations(t *testing.T) {
 	t.Parallel()
 	type kept struct{ session, factor, consent, grants, access, own bool }
 	for name, tt := range map[string]struct {
-		before, after entries
+		before, after entryGenerations
 		want          kept
 	}{
-		"the same":                    {entries{1, 1}, entries{1, 1}, kept{true, true, true, true, true, true}},
-		"another person":              {entries{1, 1}, entries{2, 1}, kept{false, false, false, false, false, true}},
-		"another client":              {entries{1, 1}, entries{1, 2}, kept{true, true, false, false, false, false}},
-		"a person moves to the store": {entries{0, 1}, entries{1, 1}, kept{false, true, true, false, false, true}},
-		"a person moves back":         {entries{1, 1}, entries{0, 1}, kept{false, true, true, false, false, true}},
-		"a client moves to the store": {entries{1, 0}, entries{1, 1}, kept{true, true, true, true, false, false}},
-		"a client moves back":         {entries{1, 1}, entries{1, 0}, kept{true, true, true, true, false, false}},
+		"the same":                    {entryGenerations{1, 1}, entryGenerations{1, 1}, kept{true, true, true, true, true, true}},
+		"another person":              {entryGenerations{1, 1}, entryGenerations{2, 1}, kept{false, false, false, false, false, true}},
+		"another client":              {entryGenerations{1, 1}, entryGenerations{1, 2}, kept{true, true, false, false, false, false}},
+		"a person moves to the store": {entryGenerations{0, 1}, entryGenerations{1, 1}, kept{false, true, true, false, false, true}},
+		"a person moves back":         {entryGenerations{1, 1}, entryGenerations{0, 1}, kept{false, true, true, false, false, true}},
+		"a client moves to the store": {entryGenerations{1, 0}, entryGenerations{1, 1}, kept{true, true, true, true, false, false}},
+		"a client moves back":         {entryGenerations{1, 1}, entryGenerations{1, 0}, kept{true, true, true, true, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := store.NewMemory(1000, 0)
-			asked := authorizetest.Request(authorizetest.OfflineAccess(nil))
+			asked := authorizetest.Request(authorizetest.WithOfflineAccess(nil))
 			b := authorizetest.NewBrowser(t, tt.before.server(t, s, client.ConsentRequired))
 			given := b.Redeem(b.Allow(b.SignIn(asked, "alice", "right"), "*"))
 			code := authorizetest.CodeForm(authorizetest.Location(t, b.Authorize(asked)).Query().Get("code"), nil)
 			own := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}, "scope": {"system/*.rs"}})
-			app, _ := authorizetest.EnrolApp(b)
+			app, _ := authorizetest.EnrollApp(b)
 
 			b.Server = tt.after.server(t, s, client.ConsentRequired)
 			got := kept{
-				session: b.Get("/oauth2/account").StatusCode == http.StatusOK, access: b.TokenWorks(given.AccessToken),
-				own: active(b, own.AccessToken),
+				session: b.Get("/oauth2/account").StatusCode == http.StatusOK, access: b.IsTokenValid(given.AccessToken),
+				own: isActive(b, own.AccessToken),
 			}
 			r := authorizetest.NewBrowser(t, b.Server).SignIn(asked, "alice", "right")
 			if got.factor = strings.Contains(r.Header.Get("Location"), "factor="); got.factor {
@@ -74,9 +74,9 @@ func TestGenerations(t *testing.T) {
 			}
 			got.consent = authorizetest.Location(t, r).Query().Has("code")
 			b.Server = tt.after.server(t, s, "") // independent of consent
-			refreshed := b.Refresh(given.Refresh, nil)
-			got.grants = b.TokenWorks(refreshed.AccessToken)
-			if redeemed := b.RequestTokens(code); b.TokenWorks(redeemed.AccessToken) != got.grants {
+			refreshed := b.Refresh(given.RefreshToken, nil)
+			got.grants = b.IsTokenValid(refreshed.AccessToken)
+			if redeemed := b.RequestTokens(code); b.IsTokenValid(redeemed.AccessToken) != got.grants {
 				t.Errorf("the code: %+v, the refresh token: %+v", redeemed, refreshed)
 			}
 			if got != tt.want {
@@ -90,9 +90,9 @@ func TestGenerations(t *testing.T) {
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)
-	b := authorizetest.NewBrowser(t, entries{alice: 2}.server(t, s, ""))
+	b := authorizetest.NewBrowser(t, entryGenerations{alice: 2}.server(t, s, ""))
 	authorizetest.SignInToAccount(b, "alice", "right")
-	authorizetest.EnrolApp(b)
-	b = authorizetest.NewBrowser(t, entries{alice: 1}.server(t, s, ""))
+	authorizetest.EnrollApp(b)
+	b = authorizetest.NewBrowser(t, entryGenerations{alice: 1}.server(t, s, ""))
 	authorizetest.WantError(t, authorizetest.Location(t, b.SignIn(authorizetest.Request(nil), "alice", "right")), "temporarily_unavailable")
 }

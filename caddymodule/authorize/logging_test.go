@@ -25,7 +25,7 @@ var sentRedirectURI = regexp.MustCompile(` redirect_uri=("(\\.|[^"\\])*"|\S*)`)
 
 // Request values never reach the log, in any field or encoding, because people type passwords into name fields.
 // Exceptions are disallowed scopes and invalid redirect URIs of a client, which its developer has to see.
-func TestNothingTypedIsLogged(t *testing.T) {
+func TestInputIsNotLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
 	names := strings.Fields(`response_type client_id redirect_uri state nonce prompt max_age login_hint id_token_hint
@@ -40,12 +40,12 @@ func TestNothingTypedIsLogged(t *testing.T) {
 	}
 	var log bytes.Buffer
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Users[1].TOTPSecret = totp.NewSecret()
 		c.Lockout.Off = true
 	}))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	check := func(what string) {
 		t.Helper()
 		if text := sentRedirectURI.ReplaceAllString(log.String(), ""); strings.Contains(text, marked) || strings.Contains(text, "%zq") {
@@ -90,12 +90,12 @@ func TestNothingTypedIsLogged(t *testing.T) {
 }
 
 // Secrets are never logged at any level, whether requests succeed or fail.
-func TestNothingSecretIsLogged(t *testing.T) {
+func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "SECRET-by-which-the-log-is-searched"
 	p := providertest.Start(t)
 	var log bytes.Buffer
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		idp.KeepUpstreamToken = true
 		c.Users[0].PasswordHash = marked + "password"
@@ -110,7 +110,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		code := answer.Query().Get("code")
 		for range 2 { // the second round revokes the grants of the first
 			got := b.RequestTokens(authorizetest.CodeForm(code, nil))
-			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
+			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.RefreshToken)
 			tokens.IDToken = max(tokens.IDToken, got.IDToken)
 		}
 		fragment, _ := url.ParseQuery(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
@@ -130,15 +130,15 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+marked)
 		b.Send(r)
 		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(authorizetest.Callback) + "&state=" + marked)
-		secrets = append(secrets, authorizetest.Federate(b, url.Values{"state": {marked}}).Query().Get("code"))
-		p.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		authorizetest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
-		p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) { // a provider that echoes the request
+		secrets = append(secrets, authorizetest.SignInAtProvider(b, url.Values{"state": {marked}}).Query().Get("code"))
+		p.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		authorizetest.SignInAtProvider(b, url.Values{"state": {marked}, "prompt": {"login"}})
+		p.SetFault(providertest.Token, func(w http.ResponseWriter, r *http.Request) { // a provider that echoes the request
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
 		})
-		authorizetest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
-		p.Fail(providertest.Token, nil)
+		authorizetest.SignInAtProvider(b, url.Values{"state": {marked}, "prompt": {"login"}})
+		p.SetFault(providertest.Token, nil)
 		for _, value := range b.Cookies {
 			secrets = append(secrets, value)
 		}

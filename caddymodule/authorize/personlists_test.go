@@ -25,15 +25,15 @@ import (
 
 var errListed = errors.New("the whole store was looked through")
 
-// onePerson is an operation on one user with its expected effects.
-type onePerson struct {
+// personOperation is an operation on one user with its expected effects.
+type personOperation struct {
 	name    string
 	do      func(ctx context.Context, s *authorize.Server) error
 	session bool // whether it ends the session
 	refresh bool // whether it revokes the refresh token
 }
 
-var onePersonOperations = []onePerson{
+var onePersonOperations = []personOperation{
 	{"revoke everything", func(ctx context.Context, s *authorize.Server) error {
 		ended, err := s.RevokeGrants(ctx, "alice", "")
 		if err == nil && (ended != token.RevokedGrants{Sessions: 1, RefreshTokens: 1, Consents: 1}) {
@@ -48,7 +48,7 @@ var onePersonOperations = []onePerson{
 		}
 		return err
 	}, false, true},
-	{"remove a user", func(ctx context.Context, s *authorize.Server) error { return s.EndUser(ctx, "alice") }, true, true},
+	{"remove a user", func(ctx context.Context, s *authorize.Server) error { return s.RevokeUser(ctx, "alice") }, true, true},
 	{"end sessions", func(ctx context.Context, s *authorize.Server) error {
 		ended, err := s.EndSessions(ctx, "alice")
 		if err == nil && ended != 1 {
@@ -67,7 +67,7 @@ var onePersonOperations = []onePerson{
 
 // withConsent requires consent for the client app.
 func withConsent(c *authorize.Config) {
-	authorizetest.Refreshing(c)
+	authorizetest.AllowRefreshTokens(c)
 	c.Clients[0].Consent = "required"
 }
 
@@ -78,7 +78,7 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
 			listed := true
-			s := storetest.NewIntercepted(func(method, _ string) error {
+			s := storetest.NewInterceptedStore(func(method, _ string) error {
 				if method == "List" && !listed {
 					return errListed
 				}
@@ -91,7 +91,7 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 
 // checkOnePerson signs alice and bob in, prepares the store, and checks that an operation has the
 // expected effects on alice and none on bob.
-func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*authorize.Server)) {
+func checkOnePerson(t *testing.T, s store.Store, op personOperation, prepare func(*authorize.Server)) {
 	t.Helper()
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		withConsent(c)
@@ -101,8 +101,8 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 	var tokens []authorizetest.TokenResponse
 	for user, password := range map[string]string{"alice": "right", "bob": "other"} {
 		b := authorizetest.NewBrowser(t, server)
-		got := b.Redeem(b.Allow(b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(nil)), user, password), "*"))
-		if got.Refresh == "" {
+		got := b.Redeem(b.Allow(b.SignIn(authorizetest.Request(authorizetest.WithOfflineAccess(nil)), user, password), "*"))
+		if got.RefreshToken == "" {
 			t.Fatalf("%s got no refresh token: %+v", user, got)
 		}
 		if user == "alice" {
@@ -121,10 +121,10 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 	if signedIn(browsers[0]) == op.session || !signedIn(browsers[1]) {
 		t.Errorf("alice is signed in: %v, bob: %v", signedIn(browsers[0]), signedIn(browsers[1]))
 	}
-	if works := browsers[0].Refresh(tokens[0].Refresh, nil).AccessToken != ""; works == op.refresh {
+	if works := browsers[0].Refresh(tokens[0].RefreshToken, nil).AccessToken != ""; works == op.refresh {
 		t.Errorf("the refresh token of alice works: %v", works)
 	}
-	if browsers[1].Refresh(tokens[1].Refresh, nil).AccessToken == "" {
+	if browsers[1].Refresh(tokens[1].RefreshToken, nil).AccessToken == "" {
 		t.Error("the refresh token of bob ended")
 	}
 }
@@ -133,7 +133,7 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 func TestProlongedSessionStaysListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := storetest.NewIntercepted(func(method, _ string) error {
+		s := storetest.NewInterceptedStore(func(method, _ string) error {
 			if method == "List" {
 				return errListed
 			}
@@ -141,13 +141,13 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 		})
 		server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = s, s })
 		b := authorizetest.NewBrowser(t, server)
-		b.Answer(authorizetest.Request(nil))
+		b.SignInAlice(authorizetest.Request(nil))
 		for range 2 {
 			time.Sleep(7 * time.Hour)
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
 		}
 		time.Sleep(7 * time.Hour)
-		if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || b.SignedIn() {
+		if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || b.HasSession() {
 			t.Errorf("ended %d: %v", ended, err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestListedSessionOfAnotherUser(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = durable, durable })
 	alice, bob := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
-	alice.Answer(authorizetest.Request(nil))
+	alice.SignInAlice(authorizetest.Request(nil))
 	bob.SignIn(authorizetest.Request(nil), "bob", "other")
 	sessions, err := server.Sessions(t.Context(), "bob")
 	if err != nil || len(sessions) != 1 {
@@ -169,26 +169,26 @@ func TestListedSessionOfAnotherUser(t *testing.T) {
 	if _, err := list.Add(t.Context(), sessions[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || alice.SignedIn() || !bob.SignedIn() {
-		t.Errorf("ended %d, %v; alice is signed in: %v, bob: %v", ended, err, alice.SignedIn(), bob.SignedIn())
+	if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || alice.HasSession() || !bob.HasSession() {
+		t.Errorf("ended %d, %v; alice is signed in: %v, bob: %v", ended, err, alice.HasSession(), bob.HasSession())
 	}
 }
 
 // A provider's logout for one subject ends that user's sessions without reading others.
-func TestProviderEndsByLists(t *testing.T) {
+func TestProviderLogoutUsesLists(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := storetest.NewIntercepted(func(method, prefix string) error {
+	s := storetest.NewInterceptedStore(func(method, prefix string) error {
 		if method == "List" && strings.HasPrefix(prefix, "session") {
 			return errListed
 		}
 		return nil
 	})
-	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Durable = s, s })
+	server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Durable = s, s })
 	b := authorizetest.NewBrowser(t, server)
-	authorizetest.Federate(b, nil)
-	if r := authorizetest.NotifyBackchannelLogout(t, server, p.LogoutToken()); r.StatusCode != http.StatusOK || b.SignedIn() {
-		t.Errorf("%d, signed in: %v", r.StatusCode, b.SignedIn())
+	authorizetest.SignInAtProvider(b, nil)
+	if r := authorizetest.NotifyBackchannelLogout(t, server, p.LogoutToken()); r.StatusCode != http.StatusOK || b.HasSession() {
+		t.Errorf("%d, signed in: %v", r.StatusCode, b.HasSession())
 	}
 }
 
@@ -217,20 +217,20 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			service := url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}}
 			service.Set("token", b.RequestTokens(service).AccessToken)
 			authorizetest.WantStatus(t, b.Post("/oauth2/revoke", service), http.StatusOK, "revocation")
-			if b.TokenWorks(service.Get("token")) {
+			if b.IsTokenValid(service.Get("token")) {
 				t.Fatal("the token works")
 			}
 		}},
-		"get codes": {2 * 200, func(_ *testing.T, b *authorizetest.Browser) { b.CodeOfSession(junk) }},
+		"get codes": {2 * 200, func(_ *testing.T, b *authorizetest.Browser) { b.CodeWithSession(junk) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			memory := store.NewMemory(0, 0)
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 				c.Store, c.Durable = memory, memory
 			})
 			authorizetest.SignInToAccount(b, "alice", "right")
-			authorizetest.EnrolApp(b)
+			authorizetest.EnrollApp(b)
 			tt.do(t, b)
 			before, _ := memory.Size()
 			for range 450 {
@@ -250,7 +250,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 }
 
 // Logout and revocation work in a full store that rejects new entries.
-func TestEndingsInAFullStore(t *testing.T) {
+func TestRevocationInFullStore(t *testing.T) {
 	t.Parallel()
 	const most = 150
 	for name, full := range map[string]store.Store{
@@ -266,7 +266,7 @@ func TestEndingsInAFullStore(t *testing.T) {
 			tokens := make([]authorizetest.TokenResponse, 3)
 			for i := range browsers {
 				browsers[i] = authorizetest.NewBrowser(t, server)
-				tokens[i] = browsers[i].Tokens(authorizetest.OfflineAccess(nil))
+				tokens[i] = browsers[i].Tokens(authorizetest.WithOfflineAccess(nil))
 			}
 			var err error
 			for i := 0; i < 2*most && err == nil; i++ {
@@ -275,18 +275,18 @@ func TestEndingsInAFullStore(t *testing.T) {
 			if !errors.Is(err, store.ErrFull) {
 				t.Fatalf("the store does not become full: %v", err)
 			}
-			for what, token := range map[string]string{"a refresh token": tokens[0].Refresh, "an access token": tokens[1].AccessToken} {
-				authorizetest.WantStatus(t, authorizetest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""), http.StatusOK, what)
+			for what, token := range map[string]string{"a refresh token": tokens[0].RefreshToken, "an access token": tokens[1].AccessToken} {
+				authorizetest.WantStatus(t, authorizetest.SendTokenForm(browsers[0], "/oauth2/revoke", token, "app", ""), http.StatusOK, what)
 			}
 			r := browsers[1].Get("/oauth2/logout?" + url.Values{"id_token_hint": {tokens[1].IDToken}}.Encode())
-			if r.StatusCode != http.StatusOK || browsers[1].SignedIn() {
+			if r.StatusCode != http.StatusOK || browsers[1].HasSession() {
 				t.Errorf("logout: %d", r.StatusCode)
 			}
 			if _, err := server.RevokeGrants(t.Context(), "alice", ""); err != nil {
 				t.Errorf("ending all grants: %v", err)
 			}
 			for i := range tokens {
-				if browsers[i].TokenWorks(tokens[i].AccessToken) {
+				if browsers[i].IsTokenValid(tokens[i].AccessToken) {
 					t.Errorf("token %d works", i)
 				}
 			}

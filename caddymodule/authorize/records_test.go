@@ -12,16 +12,16 @@ import (
 )
 
 // A record of a newer format results in an internal error that names the cause. It is not read as the present format.
-func TestLaterRecord(t *testing.T) {
+func TestNewerRecordFormat(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		withoutGrace(c)
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Store, c.Durable = s, s
 	}))
-	refresh := b.Redeem(b.Answer(authorizetest.Request(authorizetest.OfflineAccess(nil)))).Refresh
-	code := b.CodeOfSession(nil)
+	refresh := b.Redeem(b.SignInAlice(authorizetest.Request(authorizetest.WithOfflineAccess(nil)))).RefreshToken
+	code := b.CodeWithSession(nil)
 	handle := authorizetest.Decode[map[string]any](t, b.Post("/oauth2/launch", authorizetest.LaunchForm(url.Values{"app": {"launched"}})))["launch"].(string)
 	for _, kind := range []string{"code", "refresh", "session", "launch"} {
 		keys, err := s.List(t.Context(), kind+":")
@@ -29,7 +29,7 @@ func TestLaterRecord(t *testing.T) {
 			t.Fatalf("%s: %q, %v", kind, keys, err)
 		}
 		for _, key := range keys {
-			authorizetest.NoError(t, store.Alter(t.Context(), s, key, store.Forever, func(read []byte) ([]byte, error) {
+			authorizetest.NoError(t, store.UpdateValue(t.Context(), s, key, store.Forever, func(read []byte) ([]byte, error) {
 				return bytes.Replace(read, []byte(`{"v":1`), []byte(`{"v":2`), 1), nil
 			}))
 		}
@@ -41,7 +41,7 @@ func TestLaterRecord(t *testing.T) {
 		"a session":       b.Authorize(authorizetest.Request(nil)),
 		"a launch":        b.Authorize(launched),
 	} {
-		if !isFailure("", answer) {
+		if !isInternalError("", answer) {
 			t.Errorf("%s: %d to %q", name, answer.StatusCode, answer.Header.Get("Location"))
 		}
 	}

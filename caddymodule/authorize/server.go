@@ -26,7 +26,7 @@ import (
 // comment and is safe for concurrent use.
 type Server struct {
 	routes       map[string]http.Handler
-	folders      []string                       // routes that end with a slash (few)
+	pathPrefixes []string                       // routes that end with a slash (few)
 	crossOrigins map[string]*crossorigin.Policy // by path
 	sessions     *session.Sessions
 	revoker      *token.Revoker
@@ -39,31 +39,31 @@ type Server struct {
 	trail        *audit.Recorder
 	registration string // registration endpoint, or ""
 	config       Config // complete configuration
-	entries      *entries
+	entries      *entryGenerations
 }
 
 // New returns the Server for a configuration, or an error if it is invalid. New does no I/O.
 func New(c Config) (*Server, error) {
-	if err := c.complete(); err != nil {
+	if err := c.applyDefaults(); err != nil {
 		return nil, err
 	}
 	of, err := newEntries(&c)
 	if err != nil {
 		return nil, err
 	}
-	return assemble(c, of)
+	return newServer(c, of)
 }
 
-// assemble builds the Server from a complete configuration with its users and clients.
-func assemble(c Config, of *entries) (*Server, error) {
+// newServer builds the Server from a complete configuration with its users and clients.
+func newServer(c Config, of *entryGenerations) (*Server, error) {
 	a, err := newCore(&c, of)
 	if err != nil {
 		return nil, err
 	}
 	a.addRoutes()
-	folders := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
+	prefixes := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
 	return &Server{
-		routes: a.routes, folders: folders, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.public),
+		routes: a.routes, pathPrefixes: prefixes, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.publicPaths),
 		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
 		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
@@ -77,8 +77,8 @@ func (s *Server) Clients() *client.Registry { return s.clients }
 // without client registration.
 func (s *Server) RegistrationEndpoint() string { return s.registration }
 
-// AskProvider returns an error if sign-in through an identity provider is impossible.
-func (s *Server) AskProvider(ctx context.Context, key string) error {
+// CheckProvider returns an error if sign-in through an identity provider is impossible.
+func (s *Server) CheckProvider(ctx context.Context, key string) error {
 	return s.people.Accounts.Providers[key].Client.Check(ctx)
 }
 
@@ -87,7 +87,7 @@ var ErrNotSuspended = revalidation.ErrNotSuspended
 
 // AcceptDenials applies the denials of a suspended identity provider within its check interval.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
-	return s.sessions.SignIns.Accept(ctx, provider)
+	return s.sessions.SignIns.AcceptDenials(ctx, provider)
 }
 
 // ProviderStates returns the states of the identity providers with revalidation.
@@ -106,9 +106,9 @@ func (s *Server) handler(path string) http.Handler {
 	if h := s.routes[path]; h != nil {
 		return h
 	}
-	for _, folder := range s.folders {
-		if strings.HasPrefix(path+"/", folder) {
-			return s.routes[folder]
+	for _, prefix := range s.pathPrefixes {
+		if strings.HasPrefix(path+"/", prefix) {
+			return s.routes[prefix]
 		}
 	}
 	return nil
@@ -121,8 +121,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w, answered := s.crossOrigins[r.URL.Path].Answer(w, r)
-	if !answered {
+	w, handled := s.crossOrigins[r.URL.Path].HandlePreflight(w, r)
+	if !handled {
 		h.ServeHTTP(w, r)
 	}
 }
@@ -130,11 +130,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.entries.origins.AllowsOrigin(origin) }
 
-// named calls do with the sub for an operator's term ([people.Finder.Sub]).
-func named[T any](ctx context.Context, s *Server, term string, do func(ctx context.Context, sub string) (T, error)) (none T, err error) {
-	sub, err := s.people.Sub(ctx, term)
+// withSub calls do with the sub for an operator's term ([people.Finder.ResolveSub]).
+func withSub[T any](ctx context.Context, s *Server, term string, do func(ctx context.Context, sub string) (T, error)) (result T, err error) {
+	sub, err := s.people.ResolveSub(ctx, term)
 	if err != nil {
-		return none, err
+		return result, err
 	}
 	return do(ctx, sub)
 }
@@ -144,14 +144,14 @@ func (s *Server) DescribePerson(ctx context.Context, term string) (string, error
 	if term == "" {
 		return "", nil
 	}
-	meant, err := s.people.ResolveOne(ctx, term)
-	return meant.String(), err
+	person, err := s.people.ResolveOne(ctx, term)
+	return person.String(), err
 }
 
-// Sessions returns the sessions of a user ([people.Finder.Sub]), or all sessions if user is empty.
+// Sessions returns the sessions of a user ([people.Finder.ResolveSub]), or all sessions if user is empty.
 // Its run time is proportional to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
-	return named(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
+	return withSub(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel
@@ -160,36 +160,36 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user ([people.Finder.Sub]) like [Server.EndSession] and returns their number.
+// EndSessions ends all sessions of a user ([people.Finder.ResolveSub]) like [Server.EndSession] and returns their number.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
-	return named(ctx, s, user, s.sessions.EndByUser)
+	return withSub(ctx, s, user, s.sessions.EndByUser)
 }
 
-// RevokeGrants calls [token.Revoker.RevokeGrants] for a user ([people.Finder.Sub]).
+// RevokeGrants calls [token.Revoker.RevokeGrants] for a user ([people.Finder.ResolveSub]).
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
-	return named(ctx, s, user, func(ctx context.Context, sub string) (token.RevokedGrants, error) {
+	return withSub(ctx, s, user, func(ctx context.Context, sub string) (token.RevokedGrants, error) {
 		return s.revoker.RevokeGrants(ctx, sub, clientID)
 	})
 }
 
-// ReleaseSub lets another person get the sub of a user ([people.Finder.Sub]) that was assigned by
+// ReleaseSub lets another person get the sub of a user ([people.Finder.ResolveSub]) that was assigned by
 // `sub <claim>`. It reports whether the sub had an owner.
 func (s *Server) ReleaseSub(ctx context.Context, user string) (bool, error) {
-	return named(ctx, s, user, func(ctx context.Context, sub string) (bool, error) {
+	return withSub(ctx, s, user, func(ctx context.Context, sub string) (bool, error) {
 		return people.ReleaseSub(ctx, s.people.Accounts, sub)
 	})
 }
 
-// ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) has
+// ResetFactors removes all second factors and passkeys that a user ([people.Finder.ResolveSub]) has
 // enrolled, e.g. after losing them, and ends the user's sessions. It reports whether factors
 // existed, and the number of ended sessions.
 func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
-	if user, err = s.people.Sub(ctx, user); err != nil {
+	if user, err = s.people.ResolveSub(ctx, user); err != nil {
 		return false, 0, err
 	}
-	had, err = s.factors.Enrolments.Reset(ctx, user)
+	had, err = s.factors.Enrollments.Reset(ctx, user)
 	if had || err != nil {
-		s.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: user, Reason: "the operator removed what was enrolled", Err: err})
+		s.trail.Record(ctx, audit.Event{Kind: audit.KindFactor, User: user, Reason: "the operator removed what was enrolled", Err: err})
 	}
 	if had && err == nil {
 		sessions, err = s.sessions.EndByUser(ctx, user)
@@ -197,13 +197,13 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 	return had, sessions, err
 }
 
-// EndUser revokes all grants of the user with a sub, including deleted users, and removes enrolled
+// RevokeUser revokes all grants of the user with a sub, including deleted users, and removes enrolled
 // factors, so that a later user with the sub does not inherit them.
-func (s *Server) EndUser(ctx context.Context, sub string) error {
+func (s *Server) RevokeUser(ctx context.Context, sub string) error {
 	if err := s.revoker.RevokeUserGrants(ctx, sub, "the operator removed the user"); err != nil {
 		return err
 	}
-	_, err := s.factors.Enrolments.Reset(ctx, sub)
+	_, err := s.factors.Enrollments.Reset(ctx, sub)
 	return err
 }
 
@@ -212,12 +212,12 @@ func (s *Server) Person(ctx context.Context, sub string) audit.Person {
 	return s.people.Describe(ctx, sub)
 }
 
-// Revoked reports whether an access token or its family was revoked, by its jti.
-func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	return s.revocations.Revoked(ctx, tokenID)
+// IsRevoked reports whether an access token or its family was revoked, by its jti.
+func (s *Server) IsRevoked(ctx context.Context, tokenID string) (bool, error) {
+	return s.revocations.IsTokenRevoked(ctx, tokenID)
 }
 
-// Holder calls [token.Holders.Find]. It does not check revocation of the token itself; see [Server.Revoked].
+// Holder calls [token.Holders.Find]. It does not check revocation of the token itself; see [Server.IsRevoked].
 func (s *Server) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return s.holders.Find(ctx, t)
 }
@@ -236,7 +236,7 @@ var clientEndpoints = []string{
 // navigate, such as authorize, rely on cookies and have none.
 func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []string) map[string]*crossorigin.Policy {
 	policies := map[string]*crossorigin.Policy{}
-	ofClients := crossorigin.Restricted(of.AllowsOrigin)
+	ofClients := crossorigin.NewRestricted(of.AllowsOrigin)
 	for path := range routes {
 		switch {
 		case slices.Contains(clientEndpoints, path):
@@ -250,33 +250,33 @@ func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []s
 
 // origins counts the origins of clients. A clone can be changed; the original must not be changed afterwards.
 type origins struct {
-	redirects *snapshotmap.Map[int] // number of redirect URIs by origin
-	local     int                   // number of clients that may have any loopback origin
+	redirectCounts  *snapshotmap.Map[int] // number of redirect URIs by origin
+	loopbackClients int                   // number of clients that may have any loopback origin
 }
 
-func (o *origins) clone() *origins { return &origins{o.redirects.Clone(), o.local} }
+func (o *origins) clone() *origins { return &origins{o.redirectCounts.Clone(), o.loopbackClients} }
 
-// count adds a client's origins n times: 1, or -1 to remove them.
-func (o *origins) count(c *client.Client, n int) {
+// add adds a client's origins n times: 1, or -1 to remove them.
+func (o *origins) add(c *client.Client, n int) {
 	for _, uri := range c.RedirectURIs {
 		origin := originOf(uri)
 		if origin == "" {
 			continue
 		}
-		if left := o.redirects.Get(origin) + n; left > 0 {
-			o.redirects.Set(origin, left)
+		if remaining := o.redirectCounts.Get(origin) + n; remaining > 0 {
+			o.redirectCounts.Set(origin, remaining)
 		} else {
-			o.redirects.Delete(origin)
+			o.redirectCounts.Delete(origin)
 		}
 	}
-	if c.Local {
-		o.local += n
+	if c.AllowsLocalRedirects {
+		o.loopbackClients += n
 	}
 }
 
 // AllowsOrigin is [Server.AllowsOrigin].
 func (o *origins) AllowsOrigin(origin string) bool {
-	return o.redirects.Get(origin) > 0 || o.local > 0 && client.IsLocal(origin)
+	return o.redirectCounts.Get(origin) > 0 || o.loopbackClients > 0 && client.IsLocal(origin)
 }
 
 // originOf returns the origin of a URL in the form sent by browsers (RFC 6454 §6.2): in lower case,

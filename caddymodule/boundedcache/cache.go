@@ -52,12 +52,12 @@ func (c *Cache[K, V]) Put(key K, value V, cost int64) {
 	c.remove(c.entries[key])
 	c.entries[key] = c.order.PushFront(&entry[K, V]{key, value, cost})
 	c.cost += cost
-	for c.isOver() && c.order.Len() > 1 {
+	for c.exceedsLimits() && c.order.Len() > 1 {
 		c.remove(c.order.Back())
 	}
 }
 
-func (c *Cache[K, V]) isOver() bool {
+func (c *Cache[K, V]) exceedsLimits() bool {
 	return c.MaxEntries > 0 && c.order.Len() > c.MaxEntries || c.MaxCost > 0 && c.cost > c.MaxCost
 }
 
@@ -88,8 +88,8 @@ func (c *Cache[K, V]) remove(e *list.Element) {
 	c.cost -= old.cost
 }
 
-// Held returns the number of entries and their total cost.
-func (c *Cache[K, V]) Held() (entries int, cost int64) {
+// Size returns the number of entries and their total cost.
+func (c *Cache[K, V]) Size() (entries int, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.order.Len(), c.cost

@@ -44,7 +44,7 @@ func TestCache(t *testing.T) {
 			if keys := c.keys(); !slices.Equal(keys, test.want) {
 				t.Errorf("keys %v, want %v", keys, test.want)
 			}
-			if entries, cost := c.Held(); entries != len(test.want) || len(c.entries) != entries || cost != test.cost {
+			if entries, cost := c.Size(); entries != len(test.want) || len(c.entries) != entries || cost != test.cost {
 				t.Errorf("%d entries (%d found) cost %d, want %d, %d", entries, len(c.entries), cost, len(test.want), test.cost)
 			}
 		})
@@ -79,7 +79,7 @@ func TestCacheConcurrently(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if entries, cost := c.Held(); entries != 4 || cost != 4 {
+	if entries, cost := c.Size(); entries != 4 || cost != 4 {
 		t.Errorf("%d entries cost %d, want 4", entries, cost)
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/caddyserver/xcaddy"
 )
 
-const module = "github.com/caddy-fhir/caddy-fhir"
+const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
 func main() {
 	log.SetFlags(0)
@@ -38,14 +38,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := build(ctx, *file); err != nil {
+	if err := buildBinary(ctx, *file); err != nil {
 		log.Fatalf("build: %v", err)
 	}
 }
 
-func build(ctx context.Context, file string) error {
-	root := filepath.Dir(output(ctx, "go", "env", "GOMOD"))
-	extension := output(ctx, "go", "env", "GOEXE")
+func buildBinary(ctx context.Context, file string) error {
+	root := filepath.Dir(commandOutput(ctx, "go", "env", "GOMOD"))
+	extension := commandOutput(ctx, "go", "env", "GOEXE")
 	file, err := filepath.Abs(cmp.Or(file, filepath.Join(root, "caddy"+extension)))
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func build(ctx context.Context, file string) error {
 	config, err1 := os.ReadFile(filepath.Join(root, "xcaddy.json"))
 	sums, err2 := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("run this in a clone of %s: %w", module, err)
+		return fmt.Errorf("run this in a clone of %s: %w", modulePath, err)
 	}
 	var builder xcaddy.Builder
 	if err := json.Unmarshal(config, &builder); err != nil {
@@ -64,24 +64,24 @@ func build(ctx context.Context, file string) error {
 	if out, err := exec.CommandContext(ctx, "go", "mod", "download").CombinedOutput(); err != nil {
 		return fmt.Errorf("go mod download: %w\n%s", err, out)
 	}
-	whichGo := cmp.Or(os.Getenv("XCADDY_WHICH_GO"), filepath.Join(output(ctx, "go", "env", "GOROOT"), "bin", "go"))
-	if err := os.Setenv("XCADDY_WHICH_GO", whichGo); err != nil { // the temporary module does not specify its Go version
+	goCommand := cmp.Or(os.Getenv("XCADDY_WHICH_GO"), filepath.Join(commandOutput(ctx, "go", "env", "GOROOT"), "bin", "go"))
+	if err := os.Setenv("XCADDY_WHICH_GO", goCommand); err != nil { // the temporary module does not specify its Go version
 		return err
 	}
 	builder.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off")
-	var printed []byte // output of the latest step; a successful step prints warnings, because only tests of dependencies import some modules
+	var stepOutput []byte // output of the latest step; a successful step prints warnings, because only tests of dependencies import some modules
 	builder.OnStep = func(e *xcaddy.StepEvent) error {
 		log.Printf("build: %s", e.Step)
 		text, err := io.ReadAll(e.Output)
 		if e.Step != xcaddy.StepCleanup {
-			printed = text
+			stepOutput = text
 		}
 		return err
 	}
 	if err := builder.Build(ctx, file); err != nil {
-		return fmt.Errorf("%w\n%s", err, printed)
+		return fmt.Errorf("%w\n%s", err, stepOutput)
 	}
-	if err := check(file, string(sums)); err != nil {
+	if err := verifyModuleSums(file, string(sums)); err != nil {
 		return errors.Join(err, os.Remove(file)) // the binary may contain other code
 	}
 	log.Printf("built %s", file)
@@ -94,8 +94,8 @@ func version(ctx context.Context, root string) string {
 		return "" // a repository around root is that of another project
 	}
 	return cmp.Or(
-		output(ctx, "git", "-C", root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*.*.*"),
-		output(ctx, "git", "-C", root, "log", "-1", "--abbrev=12", "--date=format-local:%Y%m%d%H%M%S", "--format=v0.0.0-%cd-%h"),
+		commandOutput(ctx, "git", "-C", root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*.*.*"),
+		commandOutput(ctx, "git", "-C", root, "log", "-1", "--abbrev=12", "--date=format-local:%Y%m%d%H%M%S", "--format=v0.0.0-%cd-%h"),
 	)
 }
 
@@ -104,27 +104,27 @@ func version(ctx context.Context, root string) string {
 // own path is unsuitable: xcaddy passes replacements in random order, and a replacement of all versions overrides the other.
 func replacements(root, version string) []xcaddy.Replace {
 	if version == "" {
-		return []xcaddy.Replace{xcaddy.NewReplace(module, root)}
+		return []xcaddy.Replace{xcaddy.NewReplace(modulePath, root)}
 	}
-	return []xcaddy.Replace{xcaddy.NewReplace(module+"@"+version, root), xcaddy.NewReplace(path.Dir(module), root)}
+	return []xcaddy.Replace{xcaddy.NewReplace(modulePath+"@"+version, root), xcaddy.NewReplace(path.Dir(modulePath), root)}
 }
 
-// check compares the hashes of the modules in a binary with those of go.sum.
-func check(file, sums string) error {
+// verifyModuleSums compares the hashes of the modules in a binary with those of go.sum.
+func verifyModuleSums(file, sums string) error {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	for _, m := range info.Deps {
-		if m.Path != module && (m.Replace != nil || !strings.Contains(sums, fmt.Sprintf("%s %s %s\n", m.Path, m.Version, m.Sum))) {
+		if m.Path != modulePath && (m.Replace != nil || !strings.Contains(sums, fmt.Sprintf("%s %s %s\n", m.Path, m.Version, m.Sum))) {
 			err = errors.Join(err, fmt.Errorf("%s contains %s %s, which is not in go.sum", file, m.Path, m.Version))
 		}
 	}
 	return err
 }
 
-// output returns the standard output of a command, or "" if the command fails.
-func output(ctx context.Context, name string, args ...string) string {
+// commandOutput returns the standard output of a command, or "" if the command fails.
+func commandOutput(ctx context.Context, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "TZ=UTC") // for pseudo-versions
 	out, _ := cmd.Output()

@@ -21,10 +21,10 @@ func TestConfigMatchesGoMod(t *testing.T) {
 	if err := json.Unmarshal(text, &builder); err != nil {
 		t.Fatal(err)
 	}
-	if want := output(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2"); builder.CaddyVersion != want {
+	if want := commandOutput(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2"); builder.CaddyVersion != want {
 		t.Errorf("caddy_version is %s, go.mod has %s", builder.CaddyVersion, want)
 	}
-	if len(builder.Plugins) != 1 || builder.Plugins[0].PackagePath != module+"/caddymodule" || builder.BuildFlags != "" {
+	if len(builder.Plugins) != 1 || builder.Plugins[0].PackagePath != modulePath+"/caddymodule" || builder.BuildFlags != "" {
 		t.Errorf("%+v", builder)
 	}
 }
@@ -49,7 +49,7 @@ func TestVersion(t *testing.T) {
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "x")
 	git("tag", "very-new")
-	pseudo := "v0.0.0-20260102010405-" + output(t.Context(), "git", "-C", root, "rev-parse", "--short=12", "HEAD")
+	pseudo := "v0.0.0-20260102010405-" + commandOutput(t.Context(), "git", "-C", root, "rev-parse", "--short=12", "HEAD")
 	want("without a tag that is a version", root, pseudo)
 	want("in another's repository", filepath.Join(root, "vendored"), "")
 	git("tag", "v0.3.0-rc.1")
@@ -63,10 +63,10 @@ func TestCheck(t *testing.T) {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	if err := check(file, string(sums)); err != nil {
+	if err := verifyModuleSums(file, string(sums)); err != nil {
 		t.Error(err)
 	}
-	if err := check(file, strings.ReplaceAll(string(sums), "github.com/caddyserver/xcaddy v", "github.com/caddyserver/xcaddy w")); err == nil || !strings.Contains(err.Error(), "not in go.sum") {
+	if err := verifyModuleSums(file, strings.ReplaceAll(string(sums), "github.com/caddyserver/xcaddy v", "github.com/caddyserver/xcaddy w")); err == nil || !strings.Contains(err.Error(), "not in go.sum") {
 		t.Errorf("another module: %v", err)
 	}
 }

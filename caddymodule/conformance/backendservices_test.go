@@ -21,7 +21,7 @@ func backendServicesPlan() testPlan {
 		text:     "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
 		variants: []variant{infernoVariant("RS384", &infernoRS384), infernoVariant("ES384", &infernoES384)},
 		modules: append(discoveryModules("client-confidential-asymmetric"), []testModule{
-			overTLS("smart_backend_services_token_tls_version"),
+			tlsModule("smart_backend_services_token_tls_version"),
 			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
 			{id: "smart_backend_services_invalid_client_assertion", checks: "an unknown `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
 			{id: "smart_backend_services_invalid_jwt", checks: "no JWT; wrong claims; expired; another key; an unknown `kid` or `jku`; alg `none` or HS256; used before: 400 or 401, `invalid_client`", run: moduleBackendInvalidJWT},
@@ -71,7 +71,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 		all := josetest.Header{"typ": "JWT", "kid": p.client.key.KeyID}
 		maps.Copy(all, change)
 		key := jose.SigningKey{Algorithm: another.Algorithm, Key: p.client.key.Key}
-		return josetest.SignClaims(p.t, key, all, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": unguessable(), "exp": time.Now().Add(time.Minute).Unix()})
+		return josetest.SignClaims(p.t, key, all, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": randomSecret(), "exp": time.Now().Add(time.Minute).Unix()})
 	}
 	p.withAssertion(header(nil))
 	good := p.assertion(nil)
@@ -89,7 +89,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 		"old":                 p.assertion(map[string]any{"exp": 1}),
 		"without exp":         p.assertion(map[string]any{"exp": nil}),
 		"without jti":         p.assertion(map[string]any{"jti": nil}),
-		"by another key":      josetest.SignClaims(p.t, another, josetest.Header{"typ": "JWT"}, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
+		"by another key":      josetest.SignClaims(p.t, another, josetest.Header{"typ": "JWT"}, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": randomSecret(), "exp": 4e9}),
 		"good for a long day": p.assertion(map[string]any{"exp": 4e9}),
 	} {
 		status, code := p.tryAssertion(assertion)

@@ -76,7 +76,7 @@ func basicPlan() testPlan {
 	return testPlan{
 		name:    "oidcc-basic-certification-test-plan",
 		text:    "`response_type=code`, `client_secret_basic`. Errors come in the query.",
-		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"), variants: both(func(*relyingParty) {}),
+		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"), variants: staticAndDynamic(func(*relyingParty) {}),
 	}
 }
 
@@ -208,12 +208,12 @@ func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) 
 	return first, second
 }
 
-func with(change url.Values) func(*signInFlow) url.Values {
+func withParameters(change url.Values) func(*signInFlow) url.Values {
 	return func(*signInFlow) url.Values { return change }
 }
 
 func modulePromptLogin(p *relyingParty) {
-	p.twice(time.Second, with(url.Values{"prompt": {"login"}}), true)
+	p.twice(time.Second, withParameters(url.Values{"prompt": {"login"}}), true)
 }
 
 func modulePromptNoneNotLoggedIn(p *relyingParty) {
@@ -222,18 +222,18 @@ func modulePromptNoneNotLoggedIn(p *relyingParty) {
 }
 
 func modulePromptNoneLoggedIn(p *relyingParty) {
-	p.twice(0, with(url.Values{"prompt": {"none"}}), false)
+	p.twice(0, withParameters(url.Values{"prompt": {"none"}}), false)
 }
 
 func moduleMaxAge1(p *relyingParty) {
-	_, second := p.twice(2*time.Second, with(url.Values{"max_age": {"1"}}), true)
+	_, second := p.twice(2*time.Second, withParameters(url.Values{"max_age": {"1"}}), true)
 	if at := int64(second.id["auth_time"].(float64)); time.Now().Unix()-at > 5 {
 		p.t.Errorf("auth_time %d s ago", time.Now().Unix()-at)
 	}
 }
 
 func moduleMaxAge10000(p *relyingParty) {
-	p.twice(time.Second, with(url.Values{"max_age": {"10000"}}), false)
+	p.twice(time.Second, withParameters(url.Values{"max_age": {"10000"}}), false)
 }
 
 func moduleIDTokenHint(p *relyingParty) {
@@ -251,7 +251,7 @@ func moduleACRValues(p *relyingParty) {
 
 func moduleLoginHint(p *relyingParty) {
 	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // the suite's value if none is configured
-	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
+	page := gatewaytest.ReadBody(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
 	if got := authorizetest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
 		p.t.Errorf("the page begins with %q", got)
 	}
@@ -280,7 +280,7 @@ func moduleCodeReuseLater(p *relyingParty) {
 }
 
 func moduleRegisteredRedirectURI(p *relyingParty) {
-	p.shownError(p.ask(p.request(url.Values{"redirect_uri": {p.client.redirectURI + "/" + unguessable()}})))
+	p.shownError(p.ask(p.request(url.Values{"redirect_uri": {p.client.redirectURI + "/" + randomSecret()}})))
 }
 
 func modulePostedRequest(p *relyingParty) {
@@ -327,8 +327,8 @@ func moduleRefreshToken(p *relyingParty) {
 	}
 	first.refreshed(offlineScope, nil)
 	token := second.refreshed("", nil)
-	first.refusedToken(formOfRefresh(token, offlineScope), badRequest, "invalid_grant")
-	second.exchange(formOfRefresh(token, "")) // the token is still valid
+	first.refusedToken(refreshForm(token, offlineScope), badRequest, "invalid_grant")
+	second.exchange(refreshForm(token, "")) // the token is still valid
 }
 
 // visibleText matches the characters allowed in tokens (RFC 6749 §A.12, §A.17).
@@ -349,13 +349,13 @@ func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 		meanwhile()
 	}
 	time.Sleep(time.Second) // in a bubble; iat must differ
-	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, scope))
+	tokens := p.exchange(refreshForm(first.tokens.Refresh, scope))
 	if tokens.AccessToken == first.tokens.AccessToken {
 		p.t.Error("the same access token")
 	}
 	for _, token := range []string{tokens.AccessToken, tokens.Refresh} {
-		if !visibleText.MatchString(token) || bitsOf(token) < 128 {
-			p.t.Errorf("token %q: %.0f bits", token, bitsOf(token))
+		if !visibleText.MatchString(token) || estimateEntropy(token) < 128 {
+			p.t.Errorf("token %q: %.0f bits", token, estimateEntropy(token))
 		}
 	}
 	id := p.checkIDToken(nil, tokens)
@@ -389,7 +389,7 @@ func implicitPlans(name, mode, text string) []testPlan {
 		variants: []variant{with("id_token"), with("id_token token")},
 	}, {
 		name: name + ", `id_token token` alone", text: "Modules that the plan runs only with this response type.",
-		modules: coreModulesOnly(once...), variants: alone(with("id_token token").become),
+		modules: coreModulesOnly(once...), variants: singleVariant(with("id_token token").become),
 	}}
 }
 
@@ -401,7 +401,7 @@ func formPostPlans() []testPlan {
 	basic := basicPlan()
 	basic.name = "oidcc-formpost-basic-certification-test-plan"
 	basic.text = "The basic plan with `response_mode=form_post`: responses and errors come only in a posted form."
-	basic.variants = both(func(p *relyingParty) { p.responseMode = "form_post" })
+	basic.variants = staticAndDynamic(func(p *relyingParty) { p.responseMode = "form_post" })
 	return append([]testPlan{basic}, implicitPlans("oidcc-formpost-implicit-certification-test-plan", "form_post",
 		"The implicit plan with `response_mode=form_post`.")...)
 }
@@ -489,7 +489,7 @@ func (p *relyingParty) byReference(metadata map[string]any, object func(*relying
 	if p.discovery()["request_uri_parameter_supported"] != true {
 		p.t.Error("discovery does not offer it")
 	}
-	path := "/requesturi/" + unguessable()
+	path := "/requesturi/" + randomSecret()
 	all := map[string]any{"request_uris": []string{p.server.URL + path}}
 	maps.Copy(all, metadata)
 	client := p.registered(registeredAddress, all)

@@ -75,7 +75,7 @@ func moduleUserinfoRS256(p *relyingParty) {
 	tokens := client.exchange(client.codeForm(client.granted(q, client.ask(q)).Get("code")))
 	id := client.checkIDToken(q, tokens)
 	r := p.Get("/oauth2/userinfo", tokens.AccessToken)
-	signed := gatewaytest.Read(p.t, r)
+	signed := gatewaytest.ReadBody(p.t, r)
 	if kind := r.Header.Get("Content-Type"); r.StatusCode != http.StatusOK || kind != "application/jwt" {
 		p.t.Fatalf("status %d, Content-Type %q", r.StatusCode, kind)
 	}
@@ -119,7 +119,7 @@ func moduleDiscoveryOfRegistration(p *relyingParty) {
 // signInPage returns the sign-in page of an authorization request without a session.
 func (p *relyingParty) signInPage() string {
 	p.t.Helper()
-	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+p.request(nil).Encode(), "").Header.Get("Location"), ""))
+	page := gatewaytest.ReadBody(p.t, p.Get(p.Get("/oauth2/authorize?"+p.request(nil).Encode(), "").Header.Get("Location"), ""))
 	if !strings.Contains(page, `action="/oauth2/login"`) {
 		p.t.Fatalf("no sign-in page: %s", page)
 	}
@@ -131,17 +131,17 @@ func moduleRegisteredLogo(p *relyingParty) {
 	if err := png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
 		p.t.Fatal(err)
 	}
-	page := p.registered(registeredAddress, map[string]any{"logo_uri": p.server.publish("/images/"+unguessable()+".png", logo.String())}).signInPage()
+	page := p.registered(registeredAddress, map[string]any{"logo_uri": p.server.publish("/images/"+randomSecret()+".png", logo.String())}).signInPage()
 	_, source, _ := strings.Cut(page, `<img class="app" src="`)
 	source, _, _ = strings.Cut(source, `"`)
-	if r := p.Get(source, ""); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/png" || gatewaytest.Read(p.t, r) != logo.String() {
+	if r := p.Get(source, ""); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/png" || gatewaytest.ReadBody(p.t, r) != logo.String() {
 		p.t.Errorf("status %d, Content-Type %q", r.StatusCode, r.Header.Get("Content-Type"))
 	}
 }
 
 func moduleRegisteredLink(member string) func(*relyingParty) {
 	return func(p *relyingParty) {
-		address := p.server.URL + "/" + unguessable()
+		address := p.server.URL + "/" + randomSecret()
 		if page := p.registered(registeredAddress, map[string]any{member: address}).signInPage(); !strings.Contains(page, `<a href="`+address+`"`) {
 			p.t.Errorf("no link: %s", page)
 		}
@@ -160,13 +160,13 @@ func (p *relyingParty) publishKeys(path string) string {
 
 // registeredWithJWKSURI registers a client with the address of a key with a kid.
 func (p *relyingParty) registeredWithJWKSURI(path string, grants ...string) *relyingParty {
-	p.client.key = rsaKey(0, unguessable())
+	p.client.key = rsaKey(0, randomSecret())
 	grants = append(grants, "authorization_code")
 	return p.registered(registeredAddress, map[string]any{"jwks": nil, "jwks_uri": p.publishKeys(path), "grant_types": grants})
 }
 
 func moduleRegisteredJWKSURI(p *relyingParty) {
-	p.registeredWithJWKSURI("/" + unguessable() + "/client1_jwks").flow(nil)
+	p.registeredWithJWKSURI("/" + randomSecret() + "/client1_jwks").flow(nil)
 }
 
 func moduleSector(p *relyingParty) {
@@ -178,10 +178,10 @@ func moduleSector(p *relyingParty) {
 }
 
 func moduleKeyRotation(p *relyingParty) {
-	path := "/" + unguessable() + "/client1_jwks"
+	path := "/" + randomSecret() + "/client1_jwks"
 	client := p.registeredWithJWKSURI(path, "refresh_token")
 	client.refreshed(offlineScope, func() {
-		client.client.key = rsaKey(1, unguessable())
+		client.client.key = rsaKey(1, randomSecret())
 		client.publishKeys(path)
 		time.Sleep(time.Minute) // returns immediately in a synctest bubble
 	})

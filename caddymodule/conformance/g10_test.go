@@ -23,7 +23,7 @@ func g10InvalidRequestsPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: (g)(10), invalid requests",
 		text:     "Tests without an id of their own are named by group and number.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "g10_smart_invalid_aud-Test02", checks: "a wrong `aud`: no code", run: moduleInvalidAudience},
 			{id: "g10_smart_invalid_launch_param-Test04", checks: "a `launch` that is unknown, used, or another client's: no code", run: moduleInvalidLaunch},
@@ -41,7 +41,7 @@ func g10RevocationPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_token_revocation",
 		text:     "The app revokes its refresh token.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "g10_token_revocation-Test01", checks: "an attestation", result: "not applicable"},
 			{id: "g10_token_revocation-Test02", checks: "after revocation: no FHIR resource", run: moduleRevokedAccess},
@@ -55,7 +55,7 @@ func g10AttestationsPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_visual_inspection_and_attestations",
 		text:     "Attestations, some of which can be tested.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "Test01", checks: "apps for single patients can be registered", result: operators},
 			{id: "Test02", checks: "apps for many patients can be registered", result: operators},
@@ -147,7 +147,7 @@ func moduleRevokedAccess(p *relyingParty) {
 }
 
 func moduleRevokedRefresh(p *relyingParty) {
-	p.refusedToken(formOfRefresh(p.revoked().tokens.Refresh, ""), refusals, "invalid_grant")
+	p.refusedToken(refreshForm(p.revoked().tokens.Refresh, ""), refusals, "invalid_grant")
 }
 
 // uscoreTypes are the resource types that apps request for the (g)(10) criterion.
@@ -183,7 +183,7 @@ func g10StandalonePlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_smart_standalone_patient_app",
 		text:     "The group's modules beyond the standalone launch.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: slices.Concat([]testModule{
 			{
 				id: "g10_smart_well_known_capabilities", checks: "the capabilities for patients' apps, among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`",
@@ -201,7 +201,7 @@ func g10LimitedPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: g10_smart_limited_app",
 		text:     "The person deselects resource types on the consent page.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "g10_patient_context", checks: "`patient` in the token response, and the Patient is readable", run: moduleLimitedPatient},
 			{id: "g10_limited_scope_grant", checks: "scopes for deselected types are not granted; the others are", run: moduleLimitedScope},
@@ -211,11 +211,11 @@ func g10LimitedPlan() testPlan {
 }
 
 func g10PractitionerPlan() testPlan {
-	v := fromEHR(infernoVariant("", &infernoSymmetric))
+	v := withEHRLaunch(infernoVariant("", &infernoSymmetric))
 	return testPlan{
 		name: "Inferno: g10_smart_ehr_practitioner_app",
 		text: "Launched by the EHR, with `user/` scopes.",
-		variants: alone(func(p *relyingParty) {
+		variants: singleVariant(func(p *relyingParty) {
 			v.become(p)
 			p.scope = scopeOf("launch openid fhirUser offline_access", "user", "rs")
 		}),
@@ -235,11 +235,11 @@ func g10PractitionerPlan() testPlan {
 }
 
 func g10EHRPatientPlan() testPlan {
-	v := fromEHR(infernoVariant("", &infernoSymmetric))
+	v := withEHRLaunch(infernoVariant("", &infernoSymmetric))
 	return testPlan{
 		name: "Inferno: g10_ehr_patient_launch_stu2_2",
 		text: "Launched by the EHR, with a scope for the Patient resource only.",
-		variants: alone(func(p *relyingParty) {
+		variants: singleVariant(func(p *relyingParty) {
 			v.become(p)
 			p.scope = "launch openid fhirUser offline_access patient/Patient.rs"
 		}),
@@ -318,14 +318,14 @@ func moduleNeedsBanner(p *relyingParty) {
 }
 
 func moduleRefreshedPatient(p *relyingParty) {
-	got := p.exchange(formOfRefresh(p.launched().tokens.Refresh, ""))
+	got := p.exchange(refreshForm(p.launched().tokens.Refresh, ""))
 	p.checkRecord(got.AccessToken, "Patient/"+got.Patient)
 }
 
 func moduleInvalidRefresh(p *relyingParty) {
 	f := p.launched()
-	p.refusedToken(formOfRefresh(unguessable(), ""), refusals, "invalid_grant")
-	p.refusedToken(formOfRefresh(unguessable(), f.tokens.Scope), refusals, "invalid_grant")
+	p.refusedToken(refreshForm(randomSecret(), ""), refusals, "invalid_grant")
+	p.refusedToken(refreshForm(randomSecret(), f.tokens.Scope), refusals, "invalid_grant")
 }
 
 func moduleUnrestrictedAccess(p *relyingParty) {
@@ -398,7 +398,7 @@ func g10SubScopesPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: (g)(10), sub-scopes",
 		text:     "Scopes by category, such as `patient/Condition.rs?category=…|problem-list-item`.",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "g10_smart_granular_scope_selection", checks: "`patient/Condition.rs` and `patient/Observation.rs` requested: the person can grant each sub-resource scope instead of the whole", run: moduleGranularSelection},
 			{id: "us_core_v610_smart_granular_scopes_1", checks: "the person grants the scopes of Inferno's first group; exactly these are granted", run: moduleGranularGroup(granularGroup1)},
@@ -445,7 +445,7 @@ func (p *relyingParty) found(token, resourceType string) (ids []string) {
 		Entry []struct{ Resource fhirResource }
 	}
 	r := p.Get("/fhir/"+resourceType+"?patient="+patientID, token)
-	body := gatewaytest.Read(p.t, r)
+	body := gatewaytest.ReadBody(p.t, r)
 	if err := json.Unmarshal([]byte(body), &bundle); err != nil || r.StatusCode != http.StatusOK {
 		p.t.Fatalf("status %d, %v: %s", r.StatusCode, err, body)
 	}
@@ -465,7 +465,7 @@ type fhirResource struct {
 // resource returns the resource of a response, which must be 200.
 func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
 	p.t.Helper()
-	body := gatewaytest.Read(p.t, r)
+	body := gatewaytest.ReadBody(p.t, r)
 	if err := json.Unmarshal([]byte(body), &resource); err != nil || r.StatusCode != http.StatusOK {
 		p.t.Errorf("status %d, %v: %s", r.StatusCode, err, body)
 	}
@@ -513,7 +513,7 @@ func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *si
 	q.Set("prompt", "consent")
 	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // the picker has only one patient
 	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
-	form := authorizetest.ReadForm(gatewaytest.Read(p.t, page))
+	form := authorizetest.ReadForm(gatewaytest.ReadBody(p.t, page))
 	for name := range form.Fields {
 		if box, ok := strings.CutPrefix(name, "may "); ok && !wanted(box) {
 			form.Fields.Del(name)
@@ -537,7 +537,7 @@ func moduleGranularSelection(p *relyingParty) {
 		if !sameWords(f.tokens.Scope, want) {
 			p.t.Errorf("%s: granted %q", wanted, f.tokens.Scope)
 		}
-		if again := p.exchange(formOfRefresh(f.tokens.Refresh, "")); again.Scope != f.tokens.Scope {
+		if again := p.exchange(refreshForm(f.tokens.Refresh, "")); again.Scope != f.tokens.Scope {
 			p.t.Errorf("%s: refreshed as %q", wanted, again.Scope)
 		}
 	}

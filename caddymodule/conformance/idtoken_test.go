@@ -154,7 +154,7 @@ func (p *relyingParty) keys() *jose.JSONWebKeySet {
 // readJSON decodes a response, which must be 200 and JSON.
 func (p *relyingParty) readJSON(r *http.Response, to any) {
 	p.t.Helper()
-	body := gatewaytest.Read(p.t, r)
+	body := gatewaytest.ReadBody(p.t, r)
 	if kind := r.Header.Get("Content-Type"); r.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "application/json") {
 		p.t.Fatalf("status %d, Content-Type %q: %s", r.StatusCode, kind, body)
 	}
@@ -250,7 +250,7 @@ func (p *relyingParty) assertion(change map[string]any) string {
 		audience = issuer + "/oauth2/token"
 	}
 	claims := map[string]any{
-		"iss": p.client.id, "sub": p.client.id, "aud": audience, "jti": unguessable(),
+		"iss": p.client.id, "sub": p.client.id, "aud": audience, "jti": randomSecret(),
 		"exp": time.Now().Add(5 * time.Minute).Unix(),
 	}
 	maps.Copy(claims, change)
@@ -267,7 +267,7 @@ func (p *relyingParty) atToken(form url.Values) (int, *tokenResponse) {
 
 func (p *relyingParty) tokensOf(r *http.Response) (int, *tokenResponse) {
 	p.t.Helper()
-	body, tokens := []byte(gatewaytest.Read(p.t, r)), new(tokenResponse)
+	body, tokens := []byte(gatewaytest.ReadBody(p.t, r)), new(tokenResponse)
 	if err := json.Unmarshal(body, tokens); err != nil {
 		p.t.Fatalf("status %d: %v: %s", r.StatusCode, err, body)
 	}
@@ -286,7 +286,7 @@ func (p *relyingParty) codeForm(code string) url.Values {
 	return form
 }
 
-func formOfRefresh(token, scope string) url.Values {
+func refreshForm(token, scope string) url.Values {
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
 	if scope != "" {
 		form.Set("scope", scope)
@@ -368,8 +368,8 @@ func (p *relyingParty) granted(q url.Values, a *authorizationResponse) url.Value
 			p.t.Errorf("%s in the answer: %t", name, !wanted)
 		}
 	}
-	if code := got.Get("code"); want["code"] && (bitsOf(code) < 128 || !unescaped.MatchString(code)) {
-		p.t.Errorf("code %q: %.0f bits", code, bitsOf(code))
+	if code := got.Get("code"); want["code"] && (estimateEntropy(code) < 128 || !unescaped.MatchString(code)) {
+		p.t.Errorf("code %q: %.0f bits", code, estimateEntropy(code))
 	}
 	return got
 }
@@ -387,8 +387,8 @@ func (p *relyingParty) checkStateAndIssuer(q, got url.Values) {
 // unescaped matches values that some clients put into a form without escaping.
 var unescaped = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// bitsOf estimates the entropy of a text from the frequencies of its characters.
-func bitsOf(text string) (bits float64) {
+// estimateEntropy estimates the entropy of a text from the frequencies of its characters.
+func estimateEntropy(text string) (bits float64) {
 	counts := map[rune]float64{}
 	for _, r := range text {
 		counts[r]++

@@ -35,10 +35,10 @@ func logoutPlan() testPlan {
 			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: an error page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
 			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint signed by the client, or by another key under our kid: an error page, no redirect", run: moduleLogoutForgedHint},
 			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "a redirect URI without a hint: an error page, no redirect", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
-			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person confirms and is signed out", run: moduleLogoutAsks()},
+			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person confirms and is signed out", run: moduleLogoutConfirmation()},
 			{id: "oidcc-rp-initiated-logout-no-post-logout-redirect-uri", checks: "signed out; a page confirms it", run: moduleLogoutPage},
 			{id: "oidcc-rp-initiated-logout-no-state", checks: "back to the app without a state; signed out", run: moduleLogoutNoState},
-			{id: "oidcc-rp-initiated-logout-only-state", checks: "the person confirms and is signed out; the state is not used", run: moduleLogoutAsks("state")},
+			{id: "oidcc-rp-initiated-logout-only-state", checks: "the person confirms and is signed out; the state is not used", run: moduleLogoutConfirmation("state")},
 		},
 	}
 }
@@ -131,7 +131,7 @@ func moduleLogoutPage(p *relyingParty) {
 
 func (p *relyingParty) checkPage(r *http.Response, status int, title string) (page string) {
 	p.t.Helper()
-	page = gatewaytest.Read(p.t, r)
+	page = gatewaytest.ReadBody(p.t, r)
 	if r.StatusCode != status || r.Header.Get("Location") != "" || !strings.Contains(page, title) {
 		p.t.Errorf("status %d, sent to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
 	}
@@ -151,8 +151,8 @@ func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) 
 	}
 }
 
-// moduleLogoutAsks sends some of the parameters, which must lead to a confirmation page.
-func moduleLogoutAsks(names ...string) func(*relyingParty) {
+// moduleLogoutConfirmation sends some of the parameters, which must lead to a confirmation page.
+func moduleLogoutConfirmation(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
 		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })

@@ -57,8 +57,8 @@ type variant struct {
 // with a registered client.
 const configuredClient = "configured client"
 
-// alone returns the variants of a plan with a single variant.
-func alone(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
+// singleVariant returns the variants of a plan with a single variant.
+func singleVariant(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
 
 func testPlans() []testPlan {
 	return slices.Concat([]testPlan{basicPlan()}, implicitPlan(), formPostPlans(), []testPlan{
@@ -125,7 +125,7 @@ type row struct{ id, text string }
 // runPlan runs a plan. It returns its rows, and whether all modules ran.
 func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	if plan.variants == nil {
-		plan.variants = alone(func(*relyingParty) {})
+		plan.variants = singleVariant(func(*relyingParty) {})
 	}
 	all = true
 	for _, m := range plan.modules {
@@ -238,7 +238,7 @@ func (s *site) run(t *testing.T, v variant, m testModule) (result string) {
 }
 
 // The four ported groups of Inferno's suite smart_stu2_2 have all their modules.
-func TestInfernoIsWhole(t *testing.T) {
+func TestInfernoIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		plan    testPlan

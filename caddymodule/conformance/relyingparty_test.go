@@ -69,7 +69,7 @@ const codeVerifier = "a-code-verifier-of-the-conformance-tests-_~"
 func (p *relyingParty) request(change url.Values) url.Values {
 	q := url.Values{
 		"response_type": {p.responseType}, "client_id": {p.client.id}, "redirect_uri": {p.client.redirectURI},
-		"scope": {"openid"}, "state": {unguessable()}, "nonce": {unguessable()},
+		"scope": {"openid"}, "state": {randomSecret()}, "nonce": {randomSecret()},
 	}
 	if p.responseMode != "" {
 		q.Set("response_mode", p.responseMode)
@@ -115,7 +115,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 			r = p.Get(location, "")
 			continue
 		}
-		a.status, a.page = r.StatusCode, gatewaytest.Read(p.t, r)
+		a.status, a.page = r.StatusCode, gatewaytest.ReadBody(p.t, r)
 		form := authorizetest.ReadForm(a.page)
 		switch {
 		case r.StatusCode != http.StatusOK:
@@ -234,8 +234,8 @@ func registering(method string, metadata map[string]any) func(*relyingParty) {
 	}
 }
 
-// both are the variants static_client and dynamic_client.
-func both(become func(*relyingParty)) []variant {
+// staticAndDynamic are the variants static_client and dynamic_client.
+func staticAndDynamic(become func(*relyingParty)) []variant {
 	return []variant{{configuredClient, become}, {"registered client", func(p *relyingParty) {
 		become(p)
 		registering("client_secret_basic", nil)(p)
@@ -261,7 +261,7 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 		key = rsaKey(0, "")
 	}
 	all := map[string]any{
-		"client_name": "Registered " + unguessable()[:5], "grant_types": []string{"authorization_code"}, "response_types": []string{"code"},
+		"client_name": "Registered " + randomSecret()[:5], "grant_types": []string{"authorization_code"}, "response_types": []string{"code"},
 		"redirect_uris": []string{registeredAddress}, "token_endpoint_auth_method": p.client.method, "contacts": []string{"rp@rp.example"},
 		"jwks": publicSet(key),
 	}
@@ -276,7 +276,7 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer sesame")
 	response, got := p.Send(r), new(registrationResponse)
-	body := gatewaytest.Read(p.t, response)
+	body := gatewaytest.ReadBody(p.t, response)
 	if err := json.Unmarshal([]byte(body), got); err != nil || response.Header.Get("Content-Type") != "application/json" {
 		p.t.Fatalf("status %d: %v: %s", response.StatusCode, err, body)
 	}
@@ -294,7 +294,7 @@ func (p *relyingParty) registered(redirectURI string, metadata map[string]any) *
 		!slices.Equal(got.RedirectURIs, all["redirect_uris"].([]string)) || got.Method != p.client.method || !strings.HasPrefix(got.URI, issuer+"/") {
 		p.t.Fatalf("status %d: %+v", status, got)
 	}
-	if byKey := p.client.key != nil; byKey != (got.JWKS != nil || got.JWKSURI != "") || byKey == (bitsOf(got.Secret) >= 128 && got.Expires != nil) {
+	if byKey := p.client.key != nil; byKey != (got.JWKS != nil || got.JWKSURI != "") || byKey == (estimateEntropy(got.Secret) >= 128 && got.Expires != nil) {
 		p.t.Fatalf("neither a secret nor keys, or both: %+v", got)
 	}
 	client := p.as(oauthClient{id: got.ID, secret: got.Secret, method: got.Method, key: p.client.key, redirectURI: redirectURI})

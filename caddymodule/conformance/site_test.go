@@ -214,7 +214,7 @@ func publicKeyFile(t *testing.T, key *jose.JSONWebKey) string {
 	return gatewaytest.WriteFile(t, "jwks.json", string(set))
 }
 
-func unguessable() string { return rand.Text() }
+func randomSecret() string { return rand.Text() }
 
 // party is the relying party of a variant, in a new browser.
 func (s *site) party(t *testing.T, v variant) *relyingParty {

@@ -50,10 +50,10 @@ func standalonePlan() testPlan {
 // launchModules are the modules of both kinds of launch.
 func launchModules(kind string) []testModule {
 	return []testModule{
-		overTLS(kind + "_auth_tls"),
+		tlsModule(kind + "_auth_tls"),
 		{id: "smart_app_redirect_stu2", checks: "the browser returns to the app, after a request by GET and by POST", run: moduleAppRedirect},
 		{id: "smart_code_received", checks: "`code` and no `error`", run: moduleCodeReceived},
-		overTLS(kind + "_token_tls"),
+		tlsModule(kind + "_token_tls"),
 		{id: "smart_token_exchange_stu2_2", checks: "200 for a form with the code and the verifier", run: moduleTokenExchange},
 		{id: "smart_token_response_body_stu2_2", checks: "`access_token`, `token_type`, a number `expires_in`, `scope`; the launch context", run: moduleTokenResponseBody},
 		{id: "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenResponseHeaders},
@@ -61,8 +61,8 @@ func launchModules(kind string) []testModule {
 	}
 }
 
-// overTLS is a module about a TLS port, which these tests do not open.
-func overTLS(id string) testModule {
+// tlsModule is a module about a TLS port, which these tests do not open.
+func tlsModule(id string) testModule {
 	return testModule{id: id, checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"}
 }
 
@@ -144,8 +144,8 @@ func ehrContext() url.Values {
 	}
 }
 
-// fromEHR makes the EHR launch the client of a variant.
-func fromEHR(v variant) variant {
+// withEHRLaunch makes the EHR launch the client of a variant.
+func withEHRLaunch(v variant) variant {
 	return variant{v.name, func(p *relyingParty) {
 		v.become(p)
 		p.opensWith = ehrContext()
@@ -155,7 +155,7 @@ func fromEHR(v variant) variant {
 func ehrPlan() testPlan {
 	var variants []variant
 	for _, v := range infernoVariants() {
-		variants = append(variants, fromEHR(v))
+		variants = append(variants, withEHRLaunch(v))
 	}
 	return testPlan{
 		name:     "Inferno: smart_full_ehr_launch",
@@ -178,7 +178,7 @@ func (p *relyingParty) openedByEHR() url.Values {
 	form := maps.Clone(p.opensWith)
 	form.Set("app", p.client.id)
 	r := p.Send(p.as(ehrClient).tokenRequest("/oauth2/launch", form))
-	body := gatewaytest.Read(p.t, r)
+	body := gatewaytest.ReadBody(p.t, r)
 	var answer struct {
 		LaunchURL string `json:"launch_url"`
 	}
@@ -202,7 +202,7 @@ func moduleAppLaunch(p *relyingParty) {
 
 func moduleLaunchReceived(p *relyingParty) {
 	first, second := p.openedByEHR()["launch"], p.openedByEHR()["launch"]
-	if len(first) != 1 || bitsOf(first[0]) < 128 || slices.Equal(first, second) {
+	if len(first) != 1 || estimateEntropy(first[0]) < 128 || slices.Equal(first, second) {
 		p.t.Errorf("launch %q, then %q", first, second)
 	}
 }
@@ -406,7 +406,7 @@ func moduleTokenRefresh(scope string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		f := p.launched()
 		want := cmp.Or(scope, f.tokens.Scope)
-		got := p.exchange(formOfRefresh(f.tokens.Refresh, scope))
+		got := p.exchange(refreshForm(f.tokens.Refresh, scope))
 		if !sameWords(got.Scope, want) || !reflect.DeepEqual(got.launchContext, f.tokens.launchContext) {
 			p.t.Errorf("%+v, wanted the scope %q", got, want)
 		}
@@ -416,7 +416,7 @@ func moduleTokenRefresh(scope string) func(*relyingParty) {
 func moduleTokenRefreshBody(scope string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		f := p.launched()
-		got := p.exchange(formOfRefresh(f.tokens.Refresh, scope)) // checks the rest
+		got := p.exchange(refreshForm(f.tokens.Refresh, scope)) // checks the rest
 		if got.Scope == "" || got.AccessToken == f.tokens.AccessToken {
 			p.t.Errorf("%+v", got)
 		}
@@ -427,7 +427,7 @@ func introspectionPlan() testPlan {
 	return testPlan{
 		name:     "Inferno: smart_token_introspection_stu2_2",
 		text:     "The last four modules have no ids and are named by group and number. The client authenticates here; Inferno asks about the unknown token without authentication, which RFC 7662 §2.1 forbids (401).",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		variants: singleVariant(infernoVariant("", &infernoSymmetric).become),
 		modules: slices.Concat(discoveryModules("launch-standalone"), launchModules("standalone"), []testModule{
 			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
 			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON; unauthenticated and unauthorized callers learn nothing", run: moduleIntrospectInvalid},
@@ -501,7 +501,7 @@ func moduleIntrospectInvalid(p *relyingParty) {
 		p.t.Errorf("by nobody: status %d", got)
 	}
 	token := p.launched().tokens.AccessToken
-	body := gatewaytest.Read(p.t, p.Send(p.as(secondClient).tokenRequest("/oauth2/introspect", url.Values{"token": {token}})))
+	body := gatewaytest.ReadBody(p.t, p.Send(p.as(secondClient).tokenRequest("/oauth2/introspect", url.Values{"token": {token}})))
 	var got map[string]any
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got["active"] == true {
 		p.t.Errorf("by a client whose token it is not: %s", body)

@@ -76,9 +76,9 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestREADMELeadsToDocuments checks that the README links to docs/README.md, which links to every page in docs, and that
+// TestREADMELinksToDocuments checks that the README links to docs/README.md, which links to every page in docs, and that
 // docs/evidence/README.md links to every page of evidence.
-func TestREADMELeadsToDocuments(t *testing.T) {
+func TestREADMELinksToDocuments(t *testing.T) {
 	t.Parallel()
 	const docs, evidence = "docs/", "docs/evidence/"
 	pages := documents(t)
@@ -118,10 +118,10 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 		"brands.json":   gatewaytest.ReadFile(t, "../../docs/examples/user-access-brands.json"),
 		"lab-feed.json": `{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":"yPu-1-LDWNScRJfk1sbNAMMfpqXsRkv8TImRza0NP9k","y":"AYnpCe25wMKEoV03uuQmJWUCWJyn8JaNHq6OzkJ304E"}]}`,
 	} {
-		gatewaytest.Put(t, filepath.Join(folder, name), resource)
+		gatewaytest.ReplaceFile(t, filepath.Join(folder, name), resource)
 	}
 	certificates := gatewaytest.NewAuthority(t, "hospital")
-	certificates.Write(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.Certificate.Raw)
+	certificates.WritePEM(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.Certificate.Raw)
 	certificates.Issue("gateway", filepath.Join(folder, "gateway.pem"), filepath.Join(folder, "gateway.key"))
 	for name, text := range documents(t) {
 		for _, found := range fence.FindAllStringSubmatch(text, -1) {
@@ -129,7 +129,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 				continue
 			}
 			count++
-			whole := hash.ReplaceAllString(wholeCaddyfile(found[2]), "$$2a$$10$$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
+			whole := hash.ReplaceAllString(completeCaddyfile(found[2]), "$$2a$$10$$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
 			whole = secret.ReplaceAllString(whole, strings.Repeat("c2VjcmV0", 8))
 			whole = strings.ReplaceAll(file.ReplaceAllString(whole, folder+"/"), "*.tgz", "valuesets/a.json")
 			document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(whole), map[string]any{"filename": name})
@@ -146,7 +146,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 				t.Errorf("%s: %v\n%s", name, err, whole)
 				continue
 			}
-			sites, err := placement.Checks(ctx)
+			sites, err := placement.LoadSites(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,8 +207,8 @@ func TestQuotedCode(t *testing.T) {
 	}
 }
 
-// wholeCaddyfile embeds a part of a Caddyfile into the blocks to which it belongs.
-func wholeCaddyfile(part string) string {
+// completeCaddyfile embeds a part of a Caddyfile into the blocks to which it belongs.
+func completeCaddyfile(part string) string {
 	indent := func(by string) string {
 		return by + strings.ReplaceAll(strings.TrimSpace(part), "\n", "\n"+by)
 	}
@@ -307,7 +307,7 @@ func TestDocumentsNameFiles(t *testing.T) {
 	for document, text := range texts {
 		for _, name := range fileName.FindAllString(linkText.ReplaceAllString(text, "("), -1) {
 			count++
-			if !isThere(filepath.Dir(document), name) {
+			if !fileExists(filepath.Dir(document), name) {
 				t.Errorf("%s names %s, which is not there", document, name)
 			}
 		}
@@ -345,8 +345,8 @@ func packageComments(t *testing.T) map[string]string {
 	return comments
 }
 
-// isThere reports whether a file is in a folder or one of its parents.
-func isThere(folder, name string) bool {
+// fileExists reports whether a file is in a folder or one of its parents.
+func fileExists(folder, name string) bool {
 	for {
 		if found, err := filepath.Glob(filepath.Join(folder, name)); err == nil && len(found) > 0 {
 			return true
@@ -512,7 +512,7 @@ func TestStartPage(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	response := g.Get("/", "")
-	page := gatewaytest.Read(t, response)
+	page := gatewaytest.ReadBody(t, response)
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>caddy-fhir runs</h1>") {
 		t.Fatalf("%d %v: %s", response.StatusCode, response.Header, page)
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// endings is a signed-in browser with everything that an event can revoke.
-type endings struct {
+// revocationFixture is a signed-in browser with everything that an event can revoke.
+type revocationFixture struct {
 	*authorizetest.Browser
 	t        *testing.T
 	config   func(*authorize.Config) // applied to all servers of the test
@@ -54,16 +54,16 @@ const (
 	offlineScope = "openid user/*.rs demo.read offline_access"
 )
 
-func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.Config)) *endings {
-	e := &endings{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
+func newRevocationFixture(t *testing.T, p *providertest.Provider, before func(*authorize.Config)) *revocationFixture {
+	e := &revocationFixture{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
 	durable := store.NewMemory(0, 0)
 	e.config = func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
-		authorizetest.ResourceServer(c)
+		authorizetest.AllowRefreshTokens(c)
+		authorizetest.WithResourceServer(c)
 		c.Store, c.Durable = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
-			c.IdentityProviders = []people.IdentityProvider{authorizetest.Hospital(p)}
+			c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 			withEvents(c)
 		} else {
 			c.Clients[0].Consent = client.ConsentRequired
@@ -77,26 +77,26 @@ func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.C
 }
 
 // reload replaces the server with a server with a changed configuration.
-func (e *endings) reload(change func(*authorize.Config)) {
+func (e *revocationFixture) reload(change func(*authorize.Config)) {
 	e.change = change
 	e.Server = authorizetest.New(e.t, e.config)
 }
 
 // restart empties the store in memory.
-func (e *endings) restart() {
+func (e *revocationFixture) restart() {
 	e.store = store.NewMemory(0, 0)
 	e.Server = authorizetest.New(e.t, e.config)
 }
 
-func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) }
+func (e *revocationFixture) run() *authorize.Server { return e.Server.(*authorize.Server) }
 
 // begin signs in and, after wait, obtains a code and all tokens.
-func (e *endings) begin(wait time.Duration) {
+func (e *revocationFixture) begin(wait time.Duration) {
 	e.t.Helper()
 	if e.provider == nil {
 		e.Allow(e.SignIn(authorizetest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
 	} else {
-		authorizetest.Federate(e.Browser, url.Values{"scope": {onlineScope}})
+		authorizetest.SignInAtProvider(e.Browser, url.Values{"scope": {onlineScope}})
 	}
 	time.Sleep(wait)
 	get := func(scope string) string {
@@ -115,11 +115,11 @@ func (e *endings) begin(wait time.Duration) {
 
 // state returns which items are revoked or expired, in the order of the table's columns. It redeems the code, and changes
 // nothing else.
-func (e *endings) state() []string {
+func (e *revocationFixture) state() []string {
 	e.t.Helper()
 	refresh := func(of *authorizetest.TokenResponse) bool {
-		if next := e.Refresh(of.Refresh, nil); next.AccessToken != "" {
-			of.Refresh = next.Refresh
+		if next := e.Refresh(of.RefreshToken, nil); next.AccessToken != "" {
+			of.RefreshToken = next.RefreshToken
 			return true
 		}
 		return false
@@ -140,26 +140,26 @@ func (e *endings) state() []string {
 }
 
 // good reports whether an access token is valid by all checks, which must agree.
-func (e *endings) good(raw string) bool {
+func (e *revocationFixture) good(raw string) bool {
 	e.t.Helper()
 	claims := e.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
-	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
+	revoked, err := e.run().IsRevoked(e.t.Context(), text("jti"))
 	holder, err2 := e.run().Holder(e.t.Context(), tokenclaim.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})
 	guarded := !revoked && holder != nil
-	asked := authorizetest.AskAboutToken(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
+	asked := authorizetest.SendTokenForm(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
 	introspected := authorizetest.Decode[map[string]any](e.t, asked)["active"] == true
-	if told := e.TokenWorks(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
+	if told := e.IsTokenValid(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
 		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
 	}
 	return guarded
 }
 
 // must fails the test if an event could not be triggered.
-func (e *endings) must(err error) {
+func (e *revocationFixture) must(err error) {
 	e.t.Helper()
 	if err != nil {
 		e.t.Fatal(err)
@@ -172,29 +172,29 @@ var events = []struct {
 	federated bool
 	bubble    bool // the clock is advanced to just before the end of the session
 	before    func(*authorize.Config)
-	happen    func(*endings)
+	happen    func(*revocationFixture)
 }{
-	{"the person signs out", false, false, nil, func(e *endings) {
+	{"the person signs out", false, false, nil, func(e *revocationFixture) {
 		e.Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
-	{"an app's server signs the person out with `id_token_hint`", false, false, nil, func(e *endings) {
+	{"an app's server signs the person out with `id_token_hint`", false, false, nil, func(e *revocationFixture) {
 		authorizetest.NewBrowser(e.t, e.Server).Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
-	{"another person signs in with that browser", false, false, nil, func(e *endings) {
+	{"another person signs in with that browser", false, false, nil, func(e *revocationFixture) {
 		alices := e.Cookies["__Host-fhir-session"]
 		e.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		e.Cookies["__Host-fhir-session"] = alices
 	}},
-	{"the person signs out at the identity provider (back-channel logout)", true, false, nil, func(e *endings) {
+	{"the person signs out at the identity provider (back-channel logout)", true, false, nil, func(e *revocationFixture) {
 		if r := authorizetest.NotifyBackchannelLogout(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},
-	{"the provider's event `session-revoked`", true, false, nil, func(e *endings) { e.push("caep", "session-revoked") }},
-	{"the provider's events `account-disabled`, `account-purged`, `credential-change`, `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *endings) {
+	{"the provider's event `session-revoked`", true, false, nil, func(e *revocationFixture) { e.push("caep", "session-revoked") }},
+	{"the provider's events `account-disabled`, `account-purged`, `credential-change`, `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *revocationFixture) {
 		e.push("risc", "account-disabled")
 	}},
-	{"the provider's SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *endings) {
+	{"the provider's SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *revocationFixture) {
 		provision := func(method, target string) *http.Response {
 			r := httptest.NewRequest(method, target, nil)
 			r.Header.Set("Authorization", "Bearer scim")
@@ -210,74 +210,74 @@ var events = []struct {
 			e.t.Fatal(answer.StatusCode)
 		}
 	}},
-	{"the session expires", false, true, nil, func(e *endings) { time.Sleep(2 * time.Minute) }},
-	{"`DELETE /fhir/sessions/{sid}`", false, false, nil, func(e *endings) {
+	{"the session expires", false, true, nil, func(e *revocationFixture) { time.Sleep(2 * time.Minute) }},
+	{"`DELETE /fhir/sessions/{sid}`", false, false, nil, func(e *revocationFixture) {
 		n, err := e.run().EndSession(e.t.Context(), e.sid)
 		if e.must(err); n != 1 {
 			e.t.Errorf("%d sessions", n)
 		}
 	}},
-	{"`DELETE /fhir/sessions?user=…`", false, false, nil, func(e *endings) {
+	{"`DELETE /fhir/sessions?user=…`", false, false, nil, func(e *revocationFixture) {
 		n, err := e.run().EndSessions(e.t.Context(), "alice")
 		if e.must(err); n != 1 {
 			e.t.Errorf("%d sessions", n)
 		}
 	}},
-	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *endings) {
+	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *revocationFixture) {
 		e.ended(token.RevokedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
 	}},
-	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *endings) {
+	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *revocationFixture) {
 		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
 	}},
-	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *endings) {
+	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *revocationFixture) {
 		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
 	}},
-	{"the password changes", false, false, nil, func(e *endings) {
+	{"the password changes", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
 	}},
-	{"`totp_secret` is added or changes", false, false, nil, func(e *endings) {
+	{"`totp_secret` is added or changes", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = totp.NewSecret() })
 	}},
-	{"the user is disabled", false, false, nil, func(e *endings) {
+	{"the user is disabled", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Users[0].Disabled = true })
 	}},
-	{"the user is removed", false, false, nil, func(e *endings) {
+	{"the user is removed", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Users = c.Users[1:] })
 	}},
-	{"the identity provider is removed, or `allow` no longer admits the person", true, false, nil, func(e *endings) {
+	{"the identity provider is removed, or `allow` no longer admits the person", true, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) {
 			c.IdentityProviders[0].Allow = []people.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
 		})
 	}},
-	{"the link to a local user is removed or changes", true, false, linkingAlice, func(e *endings) {
+	{"the link to a local user is removed or changes", true, false, linkAlice, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) {
 			c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "other@hospital.example"
 		})
 	}},
-	{"the client no longer allows the person's way to sign in", true, false, nil, func(e *endings) {
+	{"the client no longer allows the person's way to sign in", true, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{people.Local} })
 	}},
-	{"the client requires a stronger `acr` than the sign-in had", false, false, nil, func(e *endings) {
+	{"the client requires a stronger `acr` than the sign-in had", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) { c.Clients[0].ACR = oauth2.ACRMultiFactor })
 	}},
-	{"the client loses a granted scope", false, false, nil, func(e *endings) {
+	{"the client loses a granted scope", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) {
 			c.Clients[0].Scopes = slices.DeleteFunc(c.Clients[0].Scopes, func(scope string) bool { return scope == "demo.read" })
 		})
 	}},
-	{"the client is removed", false, false, nil, func(e *endings) {
+	{"the client is removed", false, false, nil, func(e *revocationFixture) {
 		e.reload(func(c *authorize.Config) {
 			c.Clients[0].ID = "another"
 		})
 	}},
-	{"the person withdraws a scope (client with `consent required`)", false, false, nil, func(e *endings) {
+	{"the person withdraws a scope (client with `consent required`)", false, false, nil, func(e *revocationFixture) {
 		e.Allow(e.Authorize(authorizetest.Request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
 			"user/*.rs", "online_access", "offline_access")
 	}},
 }
 
 // push sends a security event from the provider.
-func (e *endings) push(profile, name string) {
+func (e *revocationFixture) push(profile, name string) {
 	e.t.Helper()
 	token := e.provider.LogoutToken(func(t *providertest.IDToken) {
 		t.Type = "secevent+jwt"
@@ -317,19 +317,19 @@ func newModule(id string) caddy.Module {
 	return info.New()
 }
 
-func linkingAlice(c *authorize.Config) {
+func linkAlice(c *authorize.Config) {
 	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
 }
 
-func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
+func (e *revocationFixture) ended(want token.RevokedGrants, user, clientID string) {
 	e.t.Helper()
 	if got, err := e.run().RevokeGrants(e.t.Context(), user, clientID); err != nil || got != want {
 		e.t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// documentedEndings returns, for each event that docs/concepts/revocation.md lists, the cells of its group's row.
-func documentedEndings(t *testing.T) map[string][]string {
+// documentedEffects returns, for each event that docs/concepts/revocation.md lists, the cells of its group's row.
+func documentedEffects(t *testing.T) map[string][]string {
 	t.Helper()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/concepts/revocation.md"), "\n## Events\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -353,11 +353,11 @@ func documentedEndings(t *testing.T) map[string][]string {
 	return documented
 }
 
-// TestWhatEnds compares the effects of each event with docs/concepts/revocation.md, cell by cell: immediately, for every
+// TestRevocationEffects compares the effects of each event with docs/concepts/revocation.md, cell by cell: immediately, for every
 // check of a token, and after a restart.
-func TestWhatEnds(t *testing.T) {
+func TestRevocationEffects(t *testing.T) {
 	t.Parallel()
-	documented := documentedEndings(t)
+	documented := documentedEffects(t)
 	for _, event := range events {
 		t.Run(event.name, func(t *testing.T) {
 			happens := func(t *testing.T) {
@@ -365,7 +365,7 @@ func TestWhatEnds(t *testing.T) {
 				if event.federated {
 					p = providertest.Start(t)
 				}
-				e := newEndings(t, p, event.before)
+				e := newRevocationFixture(t, p, event.before)
 				var wait time.Duration
 				if event.bubble {
 					wait = authorize.DefaultSessionLifetime - time.Minute
@@ -404,7 +404,7 @@ func TestGrantsReturnWithTheirUser(t *testing.T) {
 	}{"disabled alone": {false, "stays"}, "revoked too": {true, "ends"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEndings(t, nil, nil)
+			e := newRevocationFixture(t, nil, nil)
 			e.begin(0)
 			e.reload(disabled)
 			if tt.revoked {

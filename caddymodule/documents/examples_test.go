@@ -39,7 +39,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		sites, err := placement.Checks(ctx)
+		sites, err := placement.LoadSites(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,9 +52,9 @@ func TestExamples(t *testing.T) {
 // gatewayLine matches the directive fhir_gateway without a block.
 var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
 
-// TestGatewayIsWrittenOut compares the routes of fhir_gateway, in the examples and in the documents, with those of its
+// TestGatewayExpansionIsDocumented compares the routes of fhir_gateway, in the examples and in the documents, with those of its
 // expansion in the reference.
-func TestGatewayIsWrittenOut(t *testing.T) {
+func TestGatewayExpansionIsDocumented(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/reference/fhir_gateway.md"), "\nIt expands to these directives")
 	_, expansion, _ := strings.Cut(section, "```caddyfile\nfhir.example.org {\n")
@@ -65,7 +65,7 @@ func TestGatewayIsWrittenOut(t *testing.T) {
 	texts := exampleCaddyfiles(t)
 	for name, page := range documents(t) {
 		for i, block := range fence.FindAllStringSubmatch(page, -1) {
-			if whole := wholeCaddyfile(block[2]); block[1] == "caddyfile" && gatewayLine.MatchString(whole) {
+			if whole := completeCaddyfile(block[2]); block[1] == "caddyfile" && gatewayLine.MatchString(whole) {
 				texts[fmt.Sprint(name, " ", i)] = whole
 			}
 		}
@@ -169,7 +169,7 @@ func TestTerminologyServerRow(t *testing.T) {
 	if len(cells) != 5 || strings.Count(found[1], "---") != 5 {
 		t.Fatalf("%q", cells)
 	}
-	claimed := regexp.MustCompile(`testVersion = "(.+)"`).FindStringSubmatch(gatewaytest.ReadFile(t, "../../terminology/api/capabilitystatement.go"))
+	claimed := regexp.MustCompile(`testSuiteVersion = "(.+)"`).FindStringSubmatch(gatewaytest.ReadFile(t, "../../terminology/api/capabilitystatement.go"))
 	if claimed == nil || strings.TrimSpace(cells[3]) != claimed[1] || !strings.Contains(guide, "-test-version "+claimed[1]+" ") {
 		t.Errorf("version %q, claimed %q", cells[3], claimed)
 	}

@@ -58,51 +58,51 @@ var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X
 type parameterFilter struct{}
 
 func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
-	addresses, many := in.Interface.(caddyhttp.LoggableStringArray)
-	if !many {
-		in.String = hideParameters(in.String)
+	addresses, isArray := in.Interface.(caddyhttp.LoggableStringArray)
+	if !isArray {
+		in.String = redactParameters(in.String)
 		return in
 	}
-	hidden := make(caddyhttp.LoggableStringArray, len(addresses))
+	redacted := make(caddyhttp.LoggableStringArray, len(addresses))
 	for i, address := range addresses {
-		hidden[i] = hideParameters(address)
+		redacted[i] = redactParameters(address)
 	}
-	in.Interface = hidden
+	in.Interface = redacted
 	return in
 }
 
-// hiddenParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and the gateway's forms that are
+// redactedParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and the gateway's forms that are
 // credentials or identify a person.
-var hiddenParameters = []string{
+var redactedParameters = []string{
 	"access_token", "assertion", "birthdate", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint", "identifier",
 	"launch", "login_hint", "logout_token", "name", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
-// hideParameters redacts hiddenParameters in the query and fragment of a URI, including percent-encoded names.
-func hideParameters(address string) string {
+// redactParameters redacts redactedParameters in the query and fragment of a URI, including percent-encoded names.
+func redactParameters(address string) string {
 	start := strings.IndexAny(address, "?#")
 	if start < 0 {
 		return address
 	}
-	var shown strings.Builder
-	shown.WriteString(address[:start])
+	var redacted strings.Builder
+	redacted.WriteString(address[:start])
 	for rest := address[start:]; rest != ""; {
 		end := strings.IndexAny(rest[1:], "?#&;") + 1
 		if end == 0 {
 			end = len(rest)
 		}
-		shown.WriteByte(rest[0])
-		shown.WriteString(hideValue(rest[1:end]))
+		redacted.WriteByte(rest[0])
+		redacted.WriteString(redactValue(rest[1:end]))
 		rest = rest[end:]
 	}
-	return shown.String()
+	return redacted.String()
 }
 
-func hideValue(parameter string) string {
-	written, _, _ := strings.Cut(parameter, "=")
-	name, err := url.QueryUnescape(written)
-	if err != nil || slices.Contains(hiddenParameters, strings.ToLower(name)) {
-		return written + "=REDACTED"
+func redactValue(parameter string) string {
+	escapedName, _, _ := strings.Cut(parameter, "=")
+	name, err := url.QueryUnescape(escapedName)
+	if err != nil || slices.Contains(redactedParameters, strings.ToLower(name)) {
+		return escapedName + "=REDACTED"
 	}
 	return parameter
 }

@@ -37,7 +37,7 @@ func TestHideParameters(t *testing.T) {
 		"?":                                 "?",
 		"/oauth2/login?request=s&request=t": "/oauth2/login?request=REDACTED&request=REDACTED",
 	} {
-		if got := hideParameters(address); got != want {
+		if got := redactParameters(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}
 	}
@@ -50,10 +50,10 @@ func FuzzHideParameters(f *testing.F) {
 		if strings.Contains(address, secret) {
 			t.Skip()
 		}
-		if strings.Contains(hideParameters(address+"?code="+secret), secret) {
+		if strings.Contains(redactParameters(address+"?code="+secret), secret) {
 			t.Errorf("%q", address)
 		}
-		if query, err := url.ParseQuery(name + "=" + secret); err == nil && query.Get("token") == secret && strings.Contains(hideParameters("/?"+name+"="+secret), secret) {
+		if query, err := url.ParseQuery(name + "=" + secret); err == nil && query.Get("token") == secret && strings.Contains(redactParameters("/?"+name+"="+secret), secret) {
 			t.Errorf("%q", name)
 		}
 	})
@@ -61,13 +61,13 @@ func FuzzHideParameters(f *testing.F) {
 
 // During sign-in, token use and errors, neither the access log nor any other log contains a code,
 // token, password or state.
-func TestLogsTellNoSecret(t *testing.T) {
+func TestLogsContainNoSecret(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	g, all, audit := loggingGateway(t)
 	q := gatewaytest.DemoRequest()
 	q.Set("state", marked+"state")
 	page := g.Get("/oauth2/authorize?"+q.Encode(), "")
-	sealed := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(page.Header.Get("Location"), ""))).Fields.Get("request")
+	sealed := authorizetest.ReadForm(gatewaytest.ReadBody(t, g.Get(page.Header.Get("Location"), ""))).Fields.Get("request")
 	form := url.Values{"request": {sealed}, "username": {"alice"}, "password": {marked}}
 	g.Post("/oauth2/login", form)
 	form.Set("password", "alice-demo-password")
@@ -254,8 +254,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	const unknown, incomplete = "/fhir/R4/ValueSet/$expand?url=http://x.example/vs", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/observation-codes"
 	foreignToken := gatewaytest.NewIssuer(t)
 	foreignToken.URL = down.URL
-	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.NoBackend)
-	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.NoBackend + "\n" + outcome + "}\n"
+	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.UnreachableBackend)
+	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.UnreachableBackend + "\n" + outcome + "}\n"
 	for _, tt := range []struct {
 		name, caddyfile, path, token string
 		status                       int

@@ -39,8 +39,8 @@ import (
 //
 // Features add routes with [RegisterAdminRoutes].
 type AdminAPI struct {
-	// Running returns the running configuration. During a reload, this is not the one that this router belongs to.
-	Running func() caddy.Context `json:"-"`
+	// RunningContext returns the running configuration. During a reload, this is not the one that this router belongs to.
+	RunningContext func() caddy.Context `json:"-"`
 }
 
 // featureRoutes are the functions that return the routes of features.
@@ -54,15 +54,15 @@ func RegisterAdminRoutes(routes func(*AdminAPI) []caddy.AdminRoute) {
 
 // App returns the running app. If no app runs, the error has status 404.
 func (a *AdminAPI) App() (*App, error) {
-	app, err := fhirbase.Find[*App](a.Running())
+	app, err := fhirbase.FindApp[*App](a.RunningContext())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return app, nil
 }
 
-// Server returns an admin handler that calls handle with the running authorization server. If no app runs, the response is 404.
-func (a *AdminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+// ServerHandler returns an admin handler that calls handle with the running authorization server. If no app runs, the response is 404.
+func (a *AdminAPI) ServerHandler(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()
 		if err != nil {
@@ -76,28 +76,28 @@ func init() { caddy.RegisterModule(new(AdminAPI)) }
 
 // CaddyModule returns the Caddy module information.
 func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &AdminAPI{Running: caddy.ActiveContext} }}
+	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &AdminAPI{RunningContext: caddy.ActiveContext} }}
 }
 
 // Routes returns the routes of the core and of features.
 func (a *AdminAPI) Routes() []caddy.AdminRoute {
 	routes := []caddy.AdminRoute{
-		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
-		{Pattern: "/fhir/status", Handler: AdminMethods{http.MethodGet: a.status}},
-		{Pattern: "/fhir/ready", Handler: AdminMethods{http.MethodGet: a.ready}},
-		{Pattern: adminKeys, Handler: AdminMethods{http.MethodGet: a.onKeys(readKeys), http.MethodPost: a.onKeys(rotateKeys)}},
-		{Pattern: adminKeys + "/", Handler: AdminMethods{http.MethodDelete: a.onKeys(retireKey)}},
-		{Pattern: "/fhir/refusals", Handler: AdminMethods{http.MethodGet: a.refusals}},
-		{Pattern: adminSessions, Handler: AdminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
-		{Pattern: adminSessions + "/", Handler: AdminMethods{http.MethodDelete: a.Server(endSession)}},
-		{Pattern: adminGrants, Handler: AdminMethods{http.MethodDelete: a.Server(endGrants)}},
-		{Pattern: adminIDPs, Handler: AdminMethods{http.MethodGet: a.Server(listIDPs)}},
-		{Pattern: adminIDPs + "/", Handler: AdminMethods{http.MethodPost: a.Server(acceptDenials)}},
-		{Pattern: adminFactors, Handler: AdminMethods{http.MethodDelete: a.Server(resetFactors)}},
-		{Pattern: "/fhir/expansions", Handler: AdminMethods{http.MethodDelete: a.purge}},
+		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(handleNotFound)},
+		{Pattern: "/fhir/status", Handler: AdminMethods{http.MethodGet: a.getStatus}},
+		{Pattern: "/fhir/ready", Handler: AdminMethods{http.MethodGet: a.getReadiness}},
+		{Pattern: keysPath, Handler: AdminMethods{http.MethodGet: a.keyringHandler(listKeys), http.MethodPost: a.keyringHandler(rotateKeys)}},
+		{Pattern: keysPath + "/", Handler: AdminMethods{http.MethodDelete: a.keyringHandler(retireKey)}},
+		{Pattern: "/fhir/refusals", Handler: AdminMethods{http.MethodGet: a.listRejections}},
+		{Pattern: sessionsPath, Handler: AdminMethods{http.MethodGet: a.ServerHandler(listSessions), http.MethodDelete: a.ServerHandler(endSessions)}},
+		{Pattern: sessionsPath + "/", Handler: AdminMethods{http.MethodDelete: a.ServerHandler(endSession)}},
+		{Pattern: grantsPath, Handler: AdminMethods{http.MethodDelete: a.ServerHandler(revokeGrants)}},
+		{Pattern: idpsPath, Handler: AdminMethods{http.MethodGet: a.ServerHandler(listIDPs)}},
+		{Pattern: idpsPath + "/", Handler: AdminMethods{http.MethodPost: a.ServerHandler(acceptDenials)}},
+		{Pattern: factorsPath, Handler: AdminMethods{http.MethodDelete: a.ServerHandler(resetFactors)}},
+		{Pattern: "/fhir/expansions", Handler: AdminMethods{http.MethodDelete: a.purgeCaches}},
 	}
-	for _, more := range featureRoutes {
-		routes = append(routes, more(a)...)
+	for _, routesOf := range featureRoutes {
+		routes = append(routes, routesOf(a)...)
 	}
 	return routes
 }
@@ -119,23 +119,23 @@ func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		}
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 	}
-	answer, err := handle(r)
+	result, err := handle(r)
 	if err != nil {
-		failure := adminError(err)
+		failure := toAPIError(err)
 		if failure.HTTPStatus == http.StatusServiceUnavailable {
 			oauth2.SetRetryAfter(w.Header(), failure.HTTPStatus)
 		}
 		return failure
 	}
-	if handler, ok := answer.(http.Handler); ok {
+	if handler, ok := result.(http.Handler); ok {
 		handler.ServeHTTP(w, r)
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if other, ok := answer.(interface{ StatusCode() int }); ok {
-		w.WriteHeader(other.StatusCode())
+	if withStatus, ok := result.(interface{ StatusCode() int }); ok {
+		w.WriteHeader(withStatus.StatusCode())
 	}
-	return json.NewEncoder(w).Encode(answer)
+	return json.NewEncoder(w).Encode(result)
 }
 
 // isCrossSite reports whether a page of another origin made the request (W3C Fetch Metadata). Caddy checks only Origin,
@@ -144,24 +144,24 @@ func isCrossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
 
-func notFound(_ http.ResponseWriter, r *http.Request) error {
+func handleNotFound(_ http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
 }
 
-// status is the response to GET /fhir/status. Without the fhir app, it has no issuer, keys or store.
-type status struct {
+// statusResponse is the response to GET /fhir/status. Without the fhir app, it has no issuer, keys or store.
+type statusResponse struct {
 	Issuer      string                     `json:"issuer,omitempty"`
 	FHIRBase    string                     `json:"fhir_base,omitempty"`
-	Keys        []keyring.Info             `json:"keys,omitempty"`
+	Keys        []keyring.KeyInfo          `json:"keys,omitempty"`
 	Store       *stores.Status             `json:"store,omitempty"`
 	Definitions []expand.DefinitionsStatus `json:"definitions"`
 	Caches      []dispatch.Statistics      `json:"expansion_caches"`
 }
 
-func (a *AdminAPI) status(*http.Request) (any, error) {
-	s := status{Definitions: expand.LoadedDefinitions(), Caches: []dispatch.Statistics{}}
-	expand.EachCache(func(c expand.Cache) { s.Caches = append(s.Caches, c.Statistics()) })
-	app, err := fhirbase.FindAny[*App](a.Running())
+func (a *AdminAPI) getStatus(*http.Request) (any, error) {
+	s := statusResponse{Definitions: expand.LoadedDefinitions(), Caches: []dispatch.Statistics{}}
+	expand.ForEachCache(func(c expand.Cache) { s.Caches = append(s.Caches, c.Statistics()) })
+	app, err := fhirbase.FindAppOrNil[*App](a.RunningContext())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
@@ -173,11 +173,13 @@ func (a *AdminAPI) status(*http.Request) (any, error) {
 	return s, nil
 }
 
-// ready reports whether this gateway can serve everything, and if not, why.
-func (a *AdminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.Running()) }
+// getReadiness reports whether this gateway can serve everything, and if not, why.
+func (a *AdminAPI) getReadiness(r *http.Request) (any, error) {
+	return checkReadiness(r.Context(), a.RunningContext())
+}
 
-// refusals returns the recent refusals of ?client_id=.
-func (a *AdminAPI) refusals(r *http.Request) (any, error) {
+// listRejections returns the recent refusals of ?client_id=.
+func (a *AdminAPI) listRejections(r *http.Request) (any, error) {
 	app, err := a.App()
 	if err != nil {
 		return nil, err
@@ -186,10 +188,10 @@ func (a *AdminAPI) refusals(r *http.Request) (any, error) {
 	if id == "" {
 		return nil, badAdminRequest(errors.New("say whose refusals: ?client_id="))
 	}
-	return refusals.ForClient(app.Issuer, id), nil
+	return recentRejections.ForClient(app.Issuer, id), nil
 }
 
-func (a *AdminAPI) purge(r *http.Request) (any, error) {
+func (a *AdminAPI) purgeCaches(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "url" && name != "system" || query.Get(name) == "" {
@@ -205,8 +207,8 @@ var (
 	_ caddy.AdminHandler = AdminMethods{}
 )
 
-// adminError maps an error to its HTTP status.
-func adminError(err error) caddy.APIError {
+// toAPIError maps an error to its HTTP status.
+func toAPIError(err error) caddy.APIError {
 	failure := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	switch {
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
@@ -223,37 +225,37 @@ func badAdminRequest(err error) error {
 	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 }
 
-const adminKeys = "/fhir/keys"
+const keysPath = "/fhir/keys"
 
-// keysInfo is the response about signing keys.
-type keysInfo struct {
-	Keys []keyring.Info `json:"keys"` // all keys after the request
+// keysResponse is the response about signing keys.
+type keysResponse struct {
+	Keys []keyring.KeyInfo `json:"keys"` // all keys after the request
 }
 
-// onKeys returns a handler that calls do with the keyring and responds with the resulting keys.
-func (a *AdminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
+// keyringHandler returns a handler that calls do with the keyring and responds with the resulting keys.
+func (a *AdminAPI) keyringHandler(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()
 		if err != nil {
 			return nil, err
 		}
 		switch err = do(app.Keys(), r); {
-		case errors.Is(err, keyring.ErrManyKeys):
+		case errors.Is(err, keyring.ErrTooManyKeys):
 			err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 		case errors.Is(err, keyring.ErrUnknownKey):
 			err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 		}
-		return keysInfo{app.Keys().Info()}, err
+		return keysResponse{app.Keys().Info()}, err
 	}
 }
 
-func readKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Refresh(r.Context()) }
+func listKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Refresh(r.Context()) }
 
 func rotateKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Rotate(r.Context()) }
 
 // retireKey retires the key in the path and invalidates everything signed with it.
 func retireKey(keys *keyring.Keyring, r *http.Request) error {
-	kid := strings.TrimPrefix(r.URL.Path, adminKeys+"/")
+	kid := strings.TrimPrefix(r.URL.Path, keysPath+"/")
 	if err := keys.Retire(r.Context(), kid); err != nil {
 		return fmt.Errorf("%q: %w", kid, err)
 	}

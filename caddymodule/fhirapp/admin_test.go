@@ -33,7 +33,7 @@ func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string)
 	t.Helper()
 	mux := http.NewServeMux()
 	var err error
-	for _, route := range (&AdminAPI{Running: func() caddy.Context { return ctx }}).Routes() {
+	for _, route := range (&AdminAPI{RunningContext: func() caddy.Context { return ctx }}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
 	}
 	w := httptest.NewRecorder()
@@ -70,7 +70,7 @@ func TestAdminStatus(t *testing.T) {
 	if err != nil || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(err, w.Header())
 	}
-	var s status
+	var s statusResponse
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestAdminModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.New().(*AdminAPI).Running == nil {
+	if info.New().(*AdminAPI).RunningContext == nil {
 		t.Error("it knows no configuration")
 	}
 }
@@ -210,7 +210,7 @@ func TestRotateKeys(t *testing.T) {
 	token := g.Token()
 	kids := func() map[string]bool {
 		var set jose.JSONWebKeySet
-		if err := json.Unmarshal([]byte(gatewaytest.Read(t, g.Get("/.well-known/jwks.json", ""))), &set); err != nil {
+		if err := json.Unmarshal([]byte(gatewaytest.ReadBody(t, g.Get("/.well-known/jwks.json", ""))), &set); err != nil {
 			t.Fatal(err)
 		}
 		all := map[string]bool{}
@@ -275,7 +275,7 @@ func TestRetireKey(t *testing.T) {
 func TestAdminFactorsOfOnePerson(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?user=", "?user=alice&user=bob", "?user=alice&all=true", "?name=alice", "?user&user=alice"} {
-		_, err := resetFactors(nil, httptest.NewRequest(http.MethodDelete, adminFactors+query, nil))
+		_, err := resetFactors(nil, httptest.NewRequest(http.MethodDelete, factorsPath+query, nil))
 		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != http.StatusBadRequest {
 			t.Errorf("%q: %v", query, err)
 		}
@@ -293,15 +293,15 @@ func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{
-		adminIDPs + "/hospital/accept": http.StatusConflict, adminIDPs + "/hospital/accept?all=true": http.StatusNotFound,
-		adminIDPs + "/hospital": http.StatusNotFound, adminIDPs + "//accept": http.StatusNotFound,
+		idpsPath + "/hospital/accept": http.StatusConflict, idpsPath + "/hospital/accept?all=true": http.StatusNotFound,
+		idpsPath + "/hospital": http.StatusNotFound, idpsPath + "//accept": http.StatusNotFound,
 	} {
 		_, err := acceptDenials(server, httptest.NewRequest(http.MethodPost, path, nil))
 		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != want {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	states, err := listIDPs(server, httptest.NewRequest(http.MethodGet, adminIDPs, nil))
+	states, err := listIDPs(server, httptest.NewRequest(http.MethodGet, idpsPath, nil))
 	if got, _ := json.Marshal(states); err != nil || string(got) != `[{"idp":"hospital","state":"unchecked"}]` {
 		t.Errorf("%s, %v", got, err)
 	}

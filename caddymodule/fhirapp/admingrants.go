@@ -15,61 +15,61 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
-const adminGrants = "/fhir/grants"
+const grantsPath = "/fhir/grants"
 
-// endedGrants is the response to DELETE /fhir/grants.
-type endedGrants struct {
+// revokedGrantsResponse is the response to DELETE /fhir/grants.
+type revokedGrantsResponse struct {
 	token.RevokedGrants
 
 	// Person identifies the person: provider, colon and the subject at the provider, or local: and the user name; then the user name and sub.
 	Person string `json:"person,omitempty"`
 
-	// Released reports whether the sub may be assigned to another person.
-	Released bool `json:"sub_released,omitempty"`
+	// SubReleased reports whether the sub may be assigned to another person.
+	SubReleased bool `json:"sub_released,omitempty"`
 
-	// Void describes the access that was revoked without being counted.
-	Void string `json:"void"`
+	// AlsoRevoked describes the access that was revoked without being counted.
+	AlsoRevoked string `json:"void"`
 }
 
-// grantsOfPerson is the result for one user of ?users=.
-type grantsOfPerson struct {
+// personRevocation is the result for one user of ?users=.
+type personRevocation struct {
 	User string `json:"user"` // user as named in the request
-	*endedGrants
+	*revokedGrantsResponse
 
 	// Status is the HTTP status that a request for this user alone would get.
 	Status int    `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
 
-// grantsOfPeople is the response to DELETE /fhir/grants?users=, in the order of the request.
-type grantsOfPeople struct {
-	People []grantsOfPerson `json:"people"`
-	Failed int              `json:"failed"`
+// bulkRevocationResponse is the response to DELETE /fhir/grants?users=, in the order of the request.
+type bulkRevocationResponse struct {
+	People []personRevocation `json:"people"`
+	Failed int                `json:"failed"`
 }
 
 // StatusCode returns 207 if a user failed, and 200 otherwise.
-func (g grantsOfPeople) StatusCode() int {
+func (g bulkRevocationResponse) StatusCode() int {
 	if g.Failed > 0 {
 		return http.StatusMultiStatus
 	}
 	return http.StatusOK
 }
 
-// endGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does not revoke
+// revokeGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does not revoke
 // everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and means several ?user=.
-func endGrants(server *authorize.Server, r *http.Request) (any, error) {
-	query, err := grantsQuery(r)
+func revokeGrants(server *authorize.Server, r *http.Request) (any, error) {
+	query, err := parseGrantsQuery(r)
 	switch {
 	case err != nil:
 		return nil, badAdminRequest(err)
 	case query.Has("users"):
-		return endGrantsOfEach(server, r, query), nil
+		return revokeGrantsOfUsers(server, r, query), nil
 	}
-	return endGrantsOf(server, r, query)
+	return revokeMatchingGrants(server, r, query)
 }
 
-// grantsQuery parses the query. A malformed query is rejected as a whole, because url.Values would omit the malformed part.
-func grantsQuery(r *http.Request) (url.Values, error) {
+// parseGrantsQuery parses the query. A malformed query is rejected as a whole, because url.Values would omit the malformed part.
+func parseGrantsQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("reading the query: %w", err)
@@ -78,8 +78,8 @@ func grantsQuery(r *http.Request) (url.Values, error) {
 		switch {
 		case name != "user" && name != "users" && name != "client_id" && name != "release_sub", slices.Contains(values, ""), name != "users" && len(values) > 1:
 			return nil, fmt.Errorf("%q: only user, users, client_id and release_sub are understood, only users may be repeated, and none may be empty", name)
-		case len(values) > command.PeoplePerRequest:
-			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), command.PeoplePerRequest)
+		case len(values) > command.MaxPeoplePerRequest:
+			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), command.MaxPeoplePerRequest)
 		}
 	}
 	switch {
@@ -91,15 +91,15 @@ func grantsQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// endGrantsOfEach revokes the grants of several users. It continues after a failure.
-func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values) (all grantsOfPeople) {
+// revokeGrantsOfUsers revokes the grants of several users. It continues after a failure.
+func revokeGrantsOfUsers(server *authorize.Server, r *http.Request, query url.Values) (all bulkRevocationResponse) {
 	for _, user := range query["users"] {
-		result := grantsOfPerson{User: user, Status: http.StatusOK}
-		ended, err := endGrantsOf(server, r, url.Values{"user": {user}, "client_id": query["client_id"]})
+		result := personRevocation{User: user, Status: http.StatusOK}
+		revoked, err := revokeMatchingGrants(server, r, url.Values{"user": {user}, "client_id": query["client_id"]})
 		if err == nil {
-			result.endedGrants = &ended
+			result.revokedGrantsResponse = &revoked
 		} else {
-			failure := adminError(err)
+			failure := toAPIError(err)
 			result.Status, result.Error = failure.HTTPStatus, failure.Error()
 			all.Failed++
 		}
@@ -108,25 +108,25 @@ func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values
 	return all
 }
 
-// endGrantsOf revokes the grants of at most one user.
-func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (endedGrants, error) {
+// revokeMatchingGrants revokes the grants of at most one user.
+func revokeMatchingGrants(server *authorize.Server, r *http.Request, query url.Values) (revokedGrantsResponse, error) {
 	user, clientID := query.Get("user"), query.Get("client_id")
 	person, err := server.DescribePerson(r.Context(), user)
 	if err != nil {
-		return endedGrants{}, err
+		return revokedGrantsResponse{}, err
 	}
 	released, err := releaseSub(server, r, query)
 	if err != nil {
-		return endedGrants{}, err
+		return revokedGrantsResponse{}, err
 	}
-	ended, err := server.RevokeGrants(r.Context(), user, clientID)
+	revoked, err := server.RevokeGrants(r.Context(), user, clientID)
 	if errors.Is(err, token.ErrUnknownPrincipal) && !released {
-		return endedGrants{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		return revokedGrantsResponse{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	if errors.Is(err, token.ErrUnknownPrincipal) { // the account has expired
 		err = nil
 	}
-	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err
+	return revokedGrantsResponse{RevokedGrants: revoked, Person: person, SubReleased: released, AlsoRevoked: "every code and access token that was given until now"}, err
 }
 
 // releaseSub releases the sub of ?user=. It runs before the revocation, so that no grant of the released sub survives.
@@ -144,28 +144,28 @@ func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bo
 	return released, err
 }
 
-const adminSessions = "/fhir/sessions"
+const sessionsPath = "/fhir/sessions"
 
 func listSessions(server *authorize.Server, r *http.Request) (any, error) {
 	return server.Sessions(r.Context(), r.URL.Query().Get("user"))
 }
 
-// endedSessions is the response to DELETE /fhir/sessions.
-type endedSessions struct {
+// endedSessionsResponse is the response to DELETE /fhir/sessions.
+type endedSessionsResponse struct {
 	Sessions int `json:"sessions"`
 
-	// NotEnded describes tokens that outlive the sessions.
-	NotEnded string `json:"not_ended"`
+	// RemainingAccess describes tokens that outlive the sessions.
+	RemainingAccess string `json:"not_ended"`
 }
 
-func sessionsEnded(n int) endedSessions {
-	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
+func newEndedSessions(n int) endedSessionsResponse {
+	return endedSessionsResponse{n, "refresh tokens with offline_access, and their access tokens; DELETE " + grantsPath + " ends these too"}
 }
 
 // endSession ends the session in the path, if it exists.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
-	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
-	return sessionsEnded(ended), err
+	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, sessionsPath+"/"))
+	return newEndedSessions(ended), err
 }
 
 // endSessions ends all sessions of a user. The user is required, so that an incomplete request does not end all sessions.
@@ -175,14 +175,14 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 		return nil, badAdminRequest(errors.New("say whose sessions to end: ?user="))
 	}
 	ended, err := server.EndSessions(r.Context(), user)
-	return sessionsEnded(ended), err
+	return newEndedSessions(ended), err
 }
 
-const adminFactors = "/fhir/factors"
+const factorsPath = "/fhir/factors"
 
-// removedFactors is the response to DELETE /fhir/factors.
-type removedFactors struct {
-	Sessions int `json:"sessions"` // sessions of the user that were ended
+// removedFactorsResponse is the response to DELETE /fhir/factors.
+type removedFactorsResponse struct {
+	EndedSessions int `json:"sessions"` // sessions of the user that were ended
 }
 
 // resetFactors removes the second factors and passkeys that ?user= has enrolled, for a user who has lost all of them.
@@ -195,5 +195,5 @@ func resetFactors(server *authorize.Server, r *http.Request) (any, error) {
 	if err == nil && !had {
 		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q has set up no factor", query.Get("user"))}
 	}
-	return removedFactors{sessions}, err
+	return removedFactorsResponse{sessions}, err
 }

@@ -25,11 +25,11 @@ func TestGrantsAreEnded(t *testing.T) {
 			t.Fatal("the token is not let in to begin with")
 		}
 		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?"+query)
-		var ended endedGrants
+		var ended revokedGrantsResponse
 		if err == nil {
 			err = json.Unmarshal(w.Body.Bytes(), &ended)
 		}
-		if err != nil || ended.Void == "" || (ended.Sessions > 0) != (query == "user=alice") {
+		if err != nil || ended.AlsoRevoked == "" || (ended.Sessions > 0) != (query == "user=alice") {
 			t.Errorf("%s: %v, %+v", query, err, ended)
 		}
 		if g.Cookies = map[string]string{}; passes(token) || !passes(g.Token()) {
@@ -49,7 +49,7 @@ func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	var all struct {
 		People []struct {
 			User string
-			endedGrants
+			revokedGrantsResponse
 			Status int
 			Error  string
 		}
@@ -62,10 +62,10 @@ func TestGrantsOfSeveralAreEnded(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	unknown, alice, again := all.People[0], all.People[1], all.People[2]
-	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || unknown.Error == "" || unknown.Void != "" {
+	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || unknown.Error == "" || unknown.AlsoRevoked != "" {
 		t.Errorf("unknown: %+v", unknown)
 	}
-	if alice.User != "alice" || alice.Status != http.StatusOK || alice.Sessions != 1 || alice.Void == "" {
+	if alice.User != "alice" || alice.Status != http.StatusOK || alice.Sessions != 1 || alice.AlsoRevoked == "" {
 		t.Errorf("alice: %+v", alice)
 	}
 	if again.User != "local:alice" || again.Status != http.StatusOK || again.Sessions != 0 || again.Error != "" {
@@ -102,7 +102,7 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?users=alice&user=alice", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?users=alice&release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?users=alice&users=b%zz", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", command.PeoplePerRequest) + "users=alice", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?" + strings.Repeat("users=alice&", command.MaxPeoplePerRequest) + "users=alice", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
@@ -171,17 +171,17 @@ func TestAdminSessionsRefused(t *testing.T) {
 }
 
 // The response to ending sessions describes the tokens that stay valid.
-func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
+func TestAdminSessionsListRemainingTokens(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Code()
 	for _, target := range []string{"?user=alice", "/no-such-session"} {
 		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions"+target)
-		var ended endedSessions
+		var ended endedSessionsResponse
 		if err == nil {
 			err = json.Unmarshal(w.Body.Bytes(), &ended)
 		}
 		const want = "refresh tokens with offline_access, and their access tokens; DELETE /fhir/grants ends these too"
-		if err != nil || ended.NotEnded != want {
+		if err != nil || ended.RemainingAccess != want {
 			t.Errorf("%s: %v %+v", target, err, ended)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 )
 
-const adminIDPs = "/fhir/idps"
+const idpsPath = "/fhir/idps"
 
 // listIDPs returns the state of each identity provider.
 func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
@@ -29,9 +29,9 @@ func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
 
 // acceptDenials serves POST /fhir/idps/{idp}/accept: it lifts the suspension, so that the provider's denials take effect.
 func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
-	key, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, adminIDPs+"/"), "/accept")
+	key, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, idpsPath+"/"), "/accept")
 	if !ok || key == "" || len(r.URL.RawQuery) > 0 {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("use " + adminIDPs + "/{idp}/accept")}
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("use " + idpsPath + "/{idp}/accept")}
 	}
 	err := server.AcceptDenials(r.Context(), key)
 	if errors.Is(err, authorize.ErrNotSuspended) {
@@ -40,55 +40,55 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// appsInUse contains the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only
+// startedApps contains the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only
 // provisioned are left out, because reading their metrics would create the file of the durable store.
-var appsInUse sync.Map
+var startedApps sync.Map
 
 // providerCollector collects the metrics of identity providers.
 type providerCollector struct{}
 
 var (
 	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended, because it denies nearly everybody.", []string{"idp"}, nil)
-	idpChecked   = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "When this gateway last checked with an identity provider whether somebody may still come, by result; 0 before the first.", []string{"idp", "result"}, nil)
+	idpLastCheck = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "When this gateway last checked with an identity provider whether somebody may still come, by result; 0 before the first.", []string{"idp", "result"}, nil)
 	_            = metrics.Add(providerCollector{})
 )
 
-// collectTime limits how long the collector waits for a store.
-const collectTime = time.Second
+// collectTimeout limits how long the collector waits for a store.
+const collectTimeout = time.Second
 
 // Describe implements [prometheus.Collector].
 func (providerCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- idpSuspended
-	to <- idpChecked
+	to <- idpLastCheck
 }
 
 // Collect implements [prometheus.Collector].
 func (providerCollector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
 	byKey := map[string]revalidation.ProviderState{}
-	EachStarted(func(app *App) {
+	ForEachStarted(func(app *App) {
 		states, _ := app.Server().ProviderStates(ctx) // the store has metrics for its errors
 		for _, state := range states {
 			byKey[state.Key] = state
 		}
 	})
 	for key, state := range byKey {
-		to <- prometheus.MustNewConstMetric(idpSuspended, prometheus.GaugeValue, float64(boolean(state.Suspended != nil)), key)
+		to <- prometheus.MustNewConstMetric(idpSuspended, prometheus.GaugeValue, float64(boolToInt(state.Suspended != nil)), key)
 		for _, result := range revalidation.Results {
-			to <- prometheus.MustNewConstMetric(idpChecked, prometheus.GaugeValue, secondsOf(state.Latest[result]), key, string(result))
+			to <- prometheus.MustNewConstMetric(idpLastCheck, prometheus.GaugeValue, unixSeconds(state.Latest[result]), key, string(result))
 		}
 	}
 }
 
-func boolean(is bool) int {
+func boolToInt(is bool) int {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-func secondsOf(t time.Time) float64 {
+func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}

@@ -114,17 +114,17 @@ type App struct {
 	updater   ServerUpdater // the feature that is one; nil if none is
 	startPage string        // path logged when the gateway has started
 
-	stores *stores.Set
-	keys   *keyring.Keyring
-	pooled string      // key of statesInUse; "" before Provision has set it
-	state  *stateInUse // the state at pooled
-	ending func()      // stops the server's background work; nil before it starts
-	server *liveServer
-	events *audit.Log
-	logger *slog.Logger
-	ctx    caddy.Context
+	stores         *stores.Set
+	keys           *keyring.Keyring
+	stateKey       string       // key of reloadStates; "" before Provision has set it
+	state          *reloadState // the state at pooled
+	stopBackground func()       // stops the server's background work; nil before it starts
+	server         *liveServer
+	auditLog       *audit.Log
+	logger         *slog.Logger
+	ctx            caddy.Context
 
-	closeHealth func() error // closes the health port, or leaves it open for the next configuration
+	releaseHealthPort func() error // closes the health port, or leaves it open for the next configuration
 }
 
 // CaddyModule returns the Caddy module information.
@@ -139,7 +139,7 @@ func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase 
 func (a *App) SetStartPage(path string) { a.startPage = path }
 
 // Server returns the current authorization server, which a [ServerUpdater] may replace.
-func (a *App) Server() *authorize.Server { return a.server.inForce.Load() }
+func (a *App) Server() *authorize.Server { return a.server.current.Load() }
 
 // Stores returns the stores of the authorization server.
 func (a *App) Stores() *stores.Set { return a.stores }
@@ -150,17 +150,17 @@ func (a *App) Keys() *keyring.Keyring { return a.keys }
 // Features returns the features of the authorization server, sorted by name.
 func (a *App) Features() []any { return a.features }
 
-// Events returns the audit log.
-func (a *App) Events() *audit.Log { return a.events }
+// AuditLog returns the audit log.
+func (a *App) AuditLog() *audit.Log { return a.auditLog }
 
 // Holder returns the holder of an access token; nil if the grant behind the token has been revoked or has expired.
 func (a *App) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return a.Server().Holder(ctx, t)
 }
 
-// Revoked reports whether the access token with a jti was revoked.
-func (a *App) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	return a.Server().Revoked(ctx, tokenID)
+// IsRevoked reports whether the access token with a jti was revoked.
+func (a *App) IsRevoked(ctx context.Context, tokenID string) (bool, error) {
+	return a.Server().IsRevoked(ctx, tokenID)
 }
 
 // Person returns a person's account at their identity provider; the zero value for local users.
@@ -182,27 +182,27 @@ func (a *App) OAuthURIs() smart.OAuthURIs {
 	}
 }
 
-// refusals are the recent refusals, kept across reloads.
-var refusals audit.Rejections
+// recentRejections are the recent refusals, kept across reloads.
+var recentRejections audit.Rejections
 
 // Audit records an event in the audit log and counts it.
 func (a *App) Audit(ctx context.Context, e audit.Event) {
 	countEvent(e)
-	refusals.Record(a.Issuer, e)
-	a.events.Record(ctx, e)
+	recentRejections.Record(a.Issuer, e)
+	a.auditLog.Record(ctx, e)
 }
 
-var events = metrics.NewCounters("authorization_events_total", "Events of the audit trail.", "kind", "outcome", "grant")
+var eventCounts = metrics.NewCounters("authorization_events_total", "Events of the audit trail.", "kind", "outcome", "grant")
 
-// knownGrants are the grant types and response types used as metric labels.
-var knownGrants = append(token.GrantTypes().AtTokenEndpoint(),
+// grantLabels are the grant types and response types used as metric labels.
+var grantLabels = append(token.GrantTypes().TokenEndpointNames(),
 	"", "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token")
 
 // countEvent counts an audit event. The client chooses the grant, so only a known grant becomes a label.
 func countEvent(e audit.Event) {
-	grant := e.Grant
-	if !slices.Contains(knownGrants, grant) {
+	grant := e.GrantType
+	if !slices.Contains(grantLabels, grant) {
 		grant = "other"
 	}
-	events.WithLabelValues(e.Kind, e.Outcome(), grant).Inc()
+	eventCounts.WithLabelValues(e.Kind, e.Outcome(), grant).Inc()
 }

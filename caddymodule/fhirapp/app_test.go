@@ -164,7 +164,7 @@ func TestHandlersNeedTheApp(t *testing.T) {
 		"fhir_authorize": new(authorization.Authorize).Provision,
 		"fhir_bearer":    new(bearer.Bearer).Provision,
 	} {
-		if err := provision(ctx); !errors.Is(err, fhirbase.ErrNone) {
+		if err := provision(ctx); !errors.Is(err, fhirbase.ErrNoApp) {
 			t.Errorf("%s without the app: %v", name, err)
 		}
 	}
@@ -225,14 +225,14 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	if u, err := url.Parse(state); err != nil || u.Query().Get("state") != placeholder {
 		t.Errorf("state: %s", state)
 	}
-	page := gatewaytest.Read(t, g.Get(g.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
+	page := gatewaytest.ReadBody(t, g.Get(g.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
 	if name := authorizetest.ReadForm(page).Fields.Get("username"); name != placeholder {
 		t.Errorf("sign-in page with %q: %s", name, page)
 	}
-	if got, want := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.Token(), "X-Request-Id", placeholder)), "alice demo-app "+openID+" "+placeholder; got != want {
+	if got, want := gatewaytest.ReadBody(t, g.Get("/fhir/R4/Patient", g.Token(), "X-Request-Id", placeholder)), "alice demo-app "+openID+" "+placeholder; got != want {
 		t.Errorf("for the next handler: %q, want %q", got, want)
 	}
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
+	if got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
 		t.Errorf("outcome: %s", got)
 	}
 }

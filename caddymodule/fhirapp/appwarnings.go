@@ -12,29 +12,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
-// warnOfClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation, with
+// warnAboutClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation, with
 // publicly known secrets, and causes fewer warnings.
-func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
+func warnAboutClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)
-	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
+	isLocal := err == nil && httporigin.IsLoopback(issuer.Hostname())
 	for _, c := range clients {
 		for _, scope := range c.Scopes {
-			if meant := scopeoption.Suggest(scope); meant != "" {
-				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
+			if suggestion := scopeoption.Suggest(scope); suggestion != "" {
+				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", suggestion)
 			}
 		}
-		if c.Secret != "" && client.IsGuessable(c.Secret) && !local {
+		if c.Secret != "" && client.IsGuessable(c.Secret) && !isLocal {
 			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
 		}
-		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !local {
+		if c.IsPublic() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !isLocal {
 			logger.Warn("PKCE is optional for a public client, so authorization codes can be stolen; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }
 
-// warnWithoutClients logs that no client can request tokens. Clients that an updater adds are not loaded at this point.
-func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Config) {
-	if len(c.Clients)+len(clientSourcesOf(c)) > 0 {
+// warnNoClients logs that no client can request tokens. Clients that an updater adds are not loaded at this point.
+func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Config) {
+	if len(c.Clients)+len(clientSources(c)) > 0 {
 		return
 	}
 	hint := "client in the Caddyfile"
@@ -44,11 +44,11 @@ func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize
 	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
 }
 
-// warnOfPeople logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
+// warnMissingFHIRUser logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
 // nothing, and the warnings of warnAmbiguousAccess.
-func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
+func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnAmbiguousAccess(logger, a)
-	if !grantsUserScopes(a, c) {
+	if !mayGrantUserScopes(a, c) {
 		return
 	}
 	for _, p := range a.IdentityProviders {
@@ -73,23 +73,23 @@ func warnAmbiguousAccess(logger *slog.Logger, a *App) {
 		}
 	}
 	for _, l := range a.ScopeLimits {
-		tellers := 0
-		if l.By == "group" {
-			tellers = len(a.IdentityProviders) + min(len(a.Users), 1)
+		claimIssuers := 0
+		if l.MatchBy == "group" {
+			claimIssuers = len(a.IdentityProviders) + min(len(a.Users), 1)
 		}
 		for _, p := range a.IdentityProviders {
-			if _, has := p.TokenClaims[l.Claim]; has && l.By == "claim" {
-				tellers++
+			if _, has := p.TokenClaims[l.Claim]; has && l.MatchBy == "claim" {
+				claimIssuers++
 			}
 		}
-		if l.IDP == "" && tellers > 1 {
-			logger.Warn("scope_limit matches users of every provider with this group or claim; name the provider (scope_limit idp <name>|local …)", "by", l.By, "claim", l.Claim, "value", l.Value)
+		if l.IDP == "" && claimIssuers > 1 {
+			logger.Warn("scope_limit matches users of every provider with this group or claim; name the provider (scope_limit idp <name>|local …)", "by", l.MatchBy, "claim", l.Claim, "value", l.Value)
 		}
 	}
 }
 
-// grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
-func grantsUserScopes(a *App, c *authorize.Config) bool {
-	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
-	return couldBeGranted(a, c, isUsers)
+// mayGrantUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
+func mayGrantUserScopes(a *App, c *authorize.Config) bool {
+	isUserScope := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
+	return mayBeGranted(a, c, isUserScope)
 }

@@ -57,19 +57,19 @@ func TestWarnings(t *testing.T) {
 		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"fhirUser"}}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{LinkEmail: true}}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"patient/*.rs"}}}}}, nil, ""},
-		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{authorizetest.Newcomer(nil)}, "idp=hospital"},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{IdentityProvider: people.IdentityProvider{Key: "hospital"}}}}, []client.Client{authorizetest.SelfRegisteredClient(nil)}, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, "no user has a fhir_user"},
 		{"users, client of a feature", App{Users: []User{{}}}, []client.Client{{ID: "sandbox-app", Scopes: []string{"fhirUser"}}}, ""},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Settings: client.Settings{Scopes: []string{"user/*.rs"}}}}}, nil, ""},
 		{"children's records by address", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient"}}}}), nil, "idp=hospital type=Patient"},
 		{"by identifier", idp(IdentityProvider{IdentityProvider: people.IdentityProvider{FHIRUserSearch: []launch.PersonSearch{{Type: "Patient", System: "s", Claim: "c"}}}}), nil, ""},
-		{"a group of two providers", limited(scopelimit.Row{By: "group"}, nil, nil), nil, "scope_limit idp"},
-		{"of one", limited(scopelimit.Row{By: "group"}, nil), nil, ""},
-		{"of one, and of users", App{ScopeLimits: []scopelimit.Row{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
-		{"of one that is named", limited(scopelimit.Row{By: "group", IDP: "h"}, nil, nil), nil, ""},
-		{"a claim of two", limited(scopelimit.Row{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
-		{"a claim of one of two", limited(scopelimit.Row{By: "claim", Claim: "c"}, ward, nil), nil, ""},
-		{"all people", limited(scopelimit.Row{By: "any"}, nil, nil), nil, ""},
+		{"a group of two providers", limited(scopelimit.Row{MatchBy: "group"}, nil, nil), nil, "scope_limit idp"},
+		{"of one", limited(scopelimit.Row{MatchBy: "group"}, nil), nil, ""},
+		{"of one, and of users", App{ScopeLimits: []scopelimit.Row{{MatchBy: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
+		{"of one that is named", limited(scopelimit.Row{MatchBy: "group", IDP: "h"}, nil, nil), nil, ""},
+		{"a claim of two", limited(scopelimit.Row{MatchBy: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
+		{"a claim of one of two", limited(scopelimit.Row{MatchBy: "claim", Claim: "c"}, ward, nil), nil, ""},
+		{"all people", limited(scopelimit.Row{MatchBy: "any"}, nil, nil), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,11 +83,11 @@ func TestWarnings(t *testing.T) {
 				}
 				c.Clients = append(c.Clients, core)
 			}
-			if slices.ContainsFunc(tt.clients, func(c client.Client) bool { return c.Registered }) {
-				c.Features = append(c.Features, authorizetest.Newcomers(tt.clients))
+			if slices.ContainsFunc(tt.clients, func(c client.Client) bool { return c.SelfRegistered }) {
+				c.Features = append(c.Features, authorizetest.SelfRegisteredClients(tt.clients))
 			}
-			warnOfClients(logger, tt.app.Issuer, tt.clients)
-			warnOfPeople(logger, &tt.app, &c)
+			warnAboutClients(logger, tt.app.Issuer, tt.clients)
+			warnMissingFHIRUser(logger, &tt.app, &c)
 			logged := text.String()
 			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
 				t.Errorf("logged %q, want %q", logged, tt.want)
@@ -106,12 +106,12 @@ func TestWarningWithoutClients(t *testing.T) {
 	}{
 		{"none", authorize.Config{}, true},
 		{"a client", authorize.Config{Clients: make([]client.Client, 1)}, false},
-		{"clients register themselves", authorize.Config{Features: []authorize.Feature{authorizetest.Newcomers{}}}, false},
+		{"clients register themselves", authorize.Config{Features: []authorize.Feature{authorizetest.SelfRegisteredClients{}}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), nil, &tt.from)
+			warnNoClients(slog.New(slog.NewTextHandler(&text, nil)), nil, &tt.from)
 			if warned := strings.Contains(text.String(), "no client"); warned != tt.want {
 				t.Errorf("logged %q", text.String())
 			}
@@ -128,7 +128,7 @@ func siteWith(issuer, address, body string) string {
 // siteWarnings returns the warnings about the sites of a configuration.
 func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 	t.Helper()
-	sites, err := placement.Checks(ctx)
+	sites, err := placement.LoadSites(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestValidateShowsWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, err := placement.Checks(ctx)
+	sites, err := placement.LoadSites(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func BenchmarkBearer(b *testing.B) {
 			for b.Loop() {
 				request := r.Clone(r.Context())
 				maps.Copy(request.Header, header)
-				w := &nobody{header: make(http.Header)}
+				w := &discardWriter{header: make(http.Header)}
 				bench.server.ServeHTTP(w, request)
 				if w.status != http.StatusOK {
 					b.Fatal(w.status)

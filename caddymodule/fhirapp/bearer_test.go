@@ -59,7 +59,7 @@ func TestBearerRefuses(t *testing.T) {
 			if allow := response.Header.Get("Allow"); (tt.status == http.StatusMethodNotAllowed) != (allow != "") {
 				t.Errorf("Allow %q", allow)
 			}
-			if issue := g.Outcome(response); issue.Code != tt.issue || issue.Diagnostics == "" {
+			if issue := g.DecodeOutcome(response); issue.Code != tt.issue || issue.Diagnostics == "" {
 				t.Errorf("issue %+v", issue)
 			}
 		})
@@ -69,7 +69,7 @@ func TestBearerRefuses(t *testing.T) {
 // Removing the user or client of a token invalidates the token at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	t.Parallel()
-	keys := gatewaytest.Folder(t)
+	keys := gatewaytest.StorageFolder(t)
 	token := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), keys).Token()
 	for name, tt := range map[string]struct{ old, new string }{
 		"nothing changed":    {"", ""},
@@ -90,10 +90,10 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 
 // No path that Caddy's matcher, the guard and the backend could interpret differently reaches the
 // backend without a token.
-func TestOddPathsReachNobody(t *testing.T) {
+func TestOddPathsReachNoBackend(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
-	g := exampleGateway(t, counted(&reached))
+	g := exampleGateway(t, countingBackend(&reached))
 	for _, target := range []string{
 		"/FHIR/R4/Patient", "/fhir/r4/Patient", "/%66hir/R4/Patient", "/%46HIR/R4/Patient", "/fhir%2FR4/Patient", "/fhir/R4%2fPatient",
 		"/fhir/R4/%2e%2e/R4/Patient", "/fhir/R4/metadata/../Patient", "/fhir/R4/metadata%2f..%2fPatient", "/fhir/R4/metadata/..;/Patient",
@@ -110,8 +110,8 @@ func TestOddPathsReachNobody(t *testing.T) {
 	}
 }
 
-// counted returns a backend that counts its requests.
-func counted(reached *atomic.Int32) http.Handler {
+// countingBackend returns a backend that counts its requests.
+func countingBackend(reached *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 }
 
@@ -120,7 +120,7 @@ func counted(reached *atomic.Int32) http.Handler {
 func TestNothingElseIsPublic(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
-	g := exampleGateway(t, counted(&reached))
+	g := exampleGateway(t, countingBackend(&reached))
 	const open = "/fhir/R4/metadata"
 	token := g.Token() // later requests also send the session cookies
 	for name, change := range map[string]func(*http.Request){
@@ -157,7 +157,7 @@ func TestNothingElseIsPublic(t *testing.T) {
 
 // The guard removes the body of a request without a token, because a backend that does not read the
 // body could interpret it as the next request on the connection.
-func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
+func TestNoBodyWithoutToken(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -212,7 +212,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", "")); got != "[]" {
+	if got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/metadata", "")); got != "[]" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -288,14 +288,14 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.issuer} {http.auth.user.fhir_user} {http.request.header.X-User} {http.request.header.Authorization}"
 		request_header X-User {http.auth.user.id}
 `))
-	got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.Token(), "X-User", "mallory"))
+	got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/Patient", g.Token(), "X-User", "mallory"))
 	const issuer = "https://localhost:8443"
 	if want := "alice demo-app openid user/*.rs " + issuer + " " + issuer + "/fhir/R4/Practitioner/alice alice "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-func TestBearerForwardsTokenIfAsked(t *testing.T) {
+func TestBearerForwardsTokenIfConfigured(t *testing.T) {
 	t.Parallel()
 	for names, passed := range map[string]bool{"fhir Authorization": true, "authorization": true, "*": false, "fhir Auth* *ization": false} {
 		g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_header "+names+"\n\t\t}\n")
@@ -320,7 +320,7 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.Cookie} {http.request.header.X-Ward} {http.request.header.Authorization}"
 `))
 	token := g.Token() // later requests also send the session cookies
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", token, "Prefer", "a", "X-Progress", "b", "Cookie", "theirs=c", "X-Ward", "d")); got != "a b theirs=c  " {
+	if got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/Patient", token, "Prefer", "a", "X-Progress", "b", "Cookie", "theirs=c", "X-Ward", "d")); got != "a b theirs=c  " {
 		t.Errorf("the next handler got %q", got)
 	}
 }
@@ -403,7 +403,7 @@ func TestFHIRBaseOfBearer(t *testing.T) {
 
 // Unhandled requests below the FHIR base get 404 instead of Caddy's empty 200, which would look
 // like a successful transaction.
-func TestNobodyAnswers(t *testing.T) {
+func TestUnhandledRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, siteWith("https://localhost:8443", "https://localhost:8443", `fhir_authorize
 handle /fhir/R4/Patient/* {
@@ -439,14 +439,14 @@ handle /other {
 }
 
 // Unhandled requests get 404 behind the guard too, both for forwarded and for inspected responses.
-func TestNobodyAnswersBehindGuard(t *testing.T) {
+func TestUnhandledRequestBehindGuard(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/*.rs", "user/Patient.rs?gender=female"} {
 		g := exampleGateway(t, nil, "\t\tfhir_sample\n", "", `!= ""`, `== "not this"`)
 		request := gatewaytest.DemoRequest()
 		request.Set("scope", scope)
-		if response := g.Get("/fhir/R4/Patient/p01", g.TokenOf(request)); response.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d %s", scope, response.StatusCode, gatewaytest.Read(t, response))
+		if response := g.Get("/fhir/R4/Patient/p01", g.TokenFor(request)); response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d %s", scope, response.StatusCode, gatewaytest.ReadBody(t, response))
 		}
 	}
 }

@@ -68,29 +68,29 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		health <address>
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	taken := takenNames{}
+	reserved := reservedNames{}
 	fields := option.Block{
 		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             option.Word(&a.FHIRBase, fhirbase.CheckBase),
-		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, taken.check("user")) }),
-		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
-		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, taken.check("client")) }),
-		"scope_limit":           adding(&a.ScopeLimits, func(l *scopelimit.Row) error { return parseScopeLimit(d, l) }),
-		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
-		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
-		"session_idle":          lifetime("session_idle", &a.SessionIdle),
-		"authorize_post":        option.Bareword(&a.AuthorizePOST),
+		"user":                  appendTo(&a.Users, func(u *User) error { return u.parse(d, reserved.reserver("user")) }),
+		"idp":                   appendTo(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
+		"client":                appendTo(&a.Clients, func(c *Client) error { return c.parse(d, reserved.reserver("client")) }),
+		"scope_limit":           appendTo(&a.ScopeLimits, func(l *scopelimit.Row) error { return parseScopeLimit(d, l) }),
+		"access_token_lifetime": parseLifetime("access_token_lifetime", &a.AccessTokenLifetime),
+		"session_lifetime":      parseLifetime("session_lifetime", &a.SessionLifetime),
+		"session_idle":          parseLifetime("session_idle", &a.SessionIdle),
+		"authorize_post":        option.Flag(&a.AuthorizePOST),
 		"frame_ancestors":       option.Words(&a.FrameAncestors, page.CheckAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
-		"store":                 stores.ParseName(&a.StoreRaw),
+		"store":                 stores.ParseModule(&a.StoreRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
 		"store_key":             sharedkey.Words("store_key", &a.StoreKeys),
 		"health":                option.Word(&a.Health, checkHealthAddress),
 
-		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
-		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
-		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
+		"refresh_token_lifetime":      parseLifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
+		"refresh_token_idle_lifetime": parseLifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
+		"refresh_token_grace":         parseLifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
 	}
 	configured := fields.Features(features)
 	err := option.ParseDirective(d, fields, configured.Repeatable("user", "idp", "client", "scope_limit")...)
@@ -101,11 +101,11 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	case a.Issuer == "":
 		return d.Err("fhir needs an issuer")
 	}
-	return a.checkParsed(d, configured)
+	return a.checkSubdirectives(d, configured)
 }
 
-// adding returns the setter of a subdirective that appends to a list.
-func adding[T any](to *[]T, parse func(*T) error) option.Setter {
+// appendTo returns the setter of a subdirective that appends to a list.
+func appendTo[T any](to *[]T, parse func(*T) error) option.Setter {
 	return func(*caddyfile.Dispenser) error {
 		var added T
 		err := parse(&added)
@@ -114,8 +114,8 @@ func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 	}
 }
 
-// checkParsed checks the subdirectives of the block against each other.
-func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) error {
+// checkSubdirectives checks the subdirectives of the block against each other.
+func (a *App) checkSubdirectives(d *caddyfile.Dispenser, configured *option.Features) error {
 	idps := []string{people.Local}
 	for _, p := range a.IdentityProviders {
 		idps = append(idps, p.Key)
@@ -123,26 +123,26 @@ func (a *App) checkParsed(d *caddyfile.Dispenser, configured *option.Features) e
 	for _, c := range a.Clients {
 		for _, key := range c.IdentityProviders {
 			if !slices.Contains(idps, key) {
-				return c.idps.Wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, option.DidYouMean(key, idps)))
+				return c.idpsPosition.Wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, option.DidYouMean(key, idps)))
 			}
 		}
 	}
-	for _, feature := range configured.Used() {
+	for _, feature := range configured.Configured() {
 		if checked, ok := feature.(CheckedFeature); ok {
 			if err := checked.CheckParsed(a.Issuer, a.Issuer+cmp.Or(a.FHIRBase, fhirbase.DefaultBase)); err != nil {
 				return err
 			}
 		}
 	}
-	c, err := a.unresolved()
+	c, err := a.literalConfig()
 	if err == nil {
 		_, err = authorize.New(c)
 	}
 	return option.WithLine(d, err)
 }
 
-// unresolved returns the authorization server's configuration without the parts that Provision adds.
-func (a *App) unresolved() (authorize.Config, error) {
+// literalConfig returns the authorization server's configuration without the parts that Provision adds.
+func (a *App) literalConfig() (authorize.Config, error) {
 	c := a.settings()
 	for _, u := range a.Users {
 		c.Users = append(c.Users, u.WithSecrets(u.PasswordHash, ""))
@@ -155,19 +155,19 @@ func (a *App) unresolved() (authorize.Config, error) {
 		c.Clients = append(c.Clients, core)
 	}
 	for _, p := range a.IdentityProviders {
-		c.IdentityProviders = append(c.IdentityProviders, p.complete())
+		c.IdentityProviders = append(c.IdentityProviders, p.withDefaults())
 	}
 	return c, nil
 }
 
-// takenNames are the kinds of users and clients, "user" or "client", by name.
-type takenNames map[string]string
+// reservedNames are the kinds of users and clients, "user" or "client", by name.
+type reservedNames map[string]string
 
-// check rejects a name that cannot be the sub of a token or is already taken by a user or client, and then reserves it.
-func (t takenNames) check(kind string) func(name string) error {
+// reserver rejects a name that cannot be the sub of a token or is already taken by a user or client, and then reserves it.
+func (t reservedNames) reserver(kind string) func(name string) error {
 	return func(name string) error {
 		if by := t[name]; by != "" {
-			return takenError(kind, by, name)
+			return nameTakenError(kind, by, name)
 		}
 		if err := namecheck.CheckConfigured(name); err != nil {
 			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
@@ -184,7 +184,7 @@ func (a *App) checkNewProvider(key string) error {
 	return nil
 }
 
-func takenError(kind, by, name string) error {
+func nameTakenError(kind, by, name string) error {
 	if kind == by {
 		return fmt.Errorf("duplicate %s %s", kind, name)
 	}
@@ -193,8 +193,8 @@ func takenError(kind, by, name string) error {
 
 var _ caddyfile.Unmarshaler = (*App)(nil)
 
-// lifetime parses a duration within the limits of a lifetime in [authorize.Config].
-func lifetime(name string, to *caddy.Duration) option.Setter {
+// parseLifetime parses a duration within the limits of a lifetime in [authorize.Config].
+func parseLifetime(name string, to *caddy.Duration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if err := option.Duration(to)(d); err != nil {
 			return err
@@ -203,28 +203,28 @@ func lifetime(name string, to *caddy.Duration) option.Setter {
 	}
 }
 
-// lifetimeOrOff parses a lifetime, or the word off as -1.
-func lifetimeOrOff(name string, to *caddy.Duration) option.Setter {
-	return option.DurationOrOff(to, lifetime(name, to))
+// parseLifetimeOrOff parses a lifetime, or the word off as -1.
+func parseLifetimeOrOff(name string, to *caddy.Duration) option.Setter {
+	return option.DurationOrOff(to, parseLifetime(name, to))
 }
 
 // parseScopeLimit parses a row of scope_limit.
 func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
 	args := d.RemainingArgs()
-	take := func(to *string) {
+	takeArgument := func(to *string) {
 		if len(args) > 0 {
 			*to, args = args[0], args[1:]
 		}
 	}
-	if take(&l.By); l.By == "idp" {
-		take(&l.IDP)
-		take(&l.By)
+	if takeArgument(&l.MatchBy); l.MatchBy == "idp" {
+		takeArgument(&l.IDP)
+		takeArgument(&l.MatchBy)
 	}
-	if l.By == "claim" {
-		take(&l.Claim)
+	if l.MatchBy == "claim" {
+		takeArgument(&l.Claim)
 	}
-	if l.By != "any" {
-		take(&l.Value)
+	if l.MatchBy != "any" {
+		takeArgument(&l.Value)
 	}
 	l.Scopes = args
 	return option.WithLine(d, l.Check())
@@ -265,13 +265,13 @@ type Branding struct {
 	Color string `json:"color,omitempty"`
 }
 
-// resolved returns the branding for package authorize, with the logo loaded.
-func (b *Branding) resolved() (page.Branding, error) {
+// resolve returns the branding for package authorize, with the logo loaded.
+func (b *Branding) resolve() (page.Branding, error) {
 	resolved := page.Branding{Name: b.Name, Color: b.Color}
 	if b.Logo == "" {
 		return resolved, nil
 	}
-	image, err := readAtMost(b.Logo, page.MaxLogo)
+	image, err := readAtMost(b.Logo, page.MaxLogoSize)
 	if err == nil {
 		resolved.Logo, err = page.NewLogo(image)
 	}

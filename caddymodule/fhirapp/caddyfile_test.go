@@ -36,7 +36,7 @@ func TestAdapt(t *testing.T) {
 // The error for an invalid Caddyfile contains the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	app := gatewaytest.AppBlock
+	app := gatewaytest.AppCaddyfile
 	site := func(body string) string { return "localhost {\n\t" + body + "\n}\n" }
 	client := func(line string) string { return app("client c {\n\t\t\t" + line + "\n\t\t}") }
 	tests := []struct {
@@ -228,23 +228,23 @@ func FuzzCaddyfile(f *testing.F) {
 
 // A name is rejected if an earlier user or client has it, because tokens of both would have the same sub. A rejected name
 // stays available.
-func TestNamesAreTakenOnce(t *testing.T) {
+func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	const crowd = 2000
 	kinds := []string{"user", "client"}
 	for _, at := range []int{0, crowd / 2, crowd - 1} {
-		taken := takenNames{}
+		taken := reservedNames{}
 		for i := range crowd {
-			if err := taken.check(kinds[i%2])("name-" + strconv.Itoa(i)); err != nil {
+			if err := taken.reserver(kinds[i%2])("name-" + strconv.Itoa(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, kind := range kinds {
-			err := taken.check(kind)("name-" + strconv.Itoa(at))
-			if want := takenError(kind, kinds[at%2], "name-"+strconv.Itoa(at)); err == nil || err.Error() != want.Error() {
+			err := taken.reserver(kind)("name-" + strconv.Itoa(at))
+			if want := nameTakenError(kind, kinds[at%2], "name-"+strconv.Itoa(at)); err == nil || err.Error() != want.Error() {
 				t.Errorf("another %s: %v, want %v", kind, err, want)
 			}
-			if err := taken.check(kind)("bad\n"); err == nil || len(taken) != crowd {
+			if err := taken.reserver(kind)("bad\n"); err == nil || len(taken) != crowd {
 				t.Errorf("a bad name of a %s: %v, %d taken", kind, err, len(taken))
 			}
 		}
@@ -261,8 +261,8 @@ func TestBrandingResolved(t *testing.T) {
 	}
 	for _, tt := range tests {
 		file := filepath.Join(t.TempDir(), "logo")
-		gatewaytest.Put(t, file, tt.image)
-		resolved, err := (&Branding{Name: "Clinic", Logo: file, Color: "0b5c8a"}).resolved()
+		gatewaytest.ReplaceFile(t, file, tt.image)
+		resolved, err := (&Branding{Name: "Clinic", Logo: file, Color: "0b5c8a"}).resolve()
 		switch {
 		case tt.err == "" && (err != nil || resolved.Logo == nil || resolved.Name != "Clinic" || resolved.Color != "0b5c8a"):
 			t.Errorf("%s: %+v, %v", tt.name, resolved, err)
@@ -270,10 +270,10 @@ func TestBrandingResolved(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	if _, err := (&Branding{Logo: filepath.Join(t.TempDir(), "none")}).resolved(); err == nil {
+	if _, err := (&Branding{Logo: filepath.Join(t.TempDir(), "none")}).resolve(); err == nil {
 		t.Error("no error for a missing file")
 	}
-	if resolved, err := new(Branding).resolved(); err != nil || resolved.Logo != nil {
+	if resolved, err := new(Branding).resolve(); err != nil || resolved.Logo != nil {
 		t.Errorf("%+v, %v", resolved, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestCapabilityStatement(t *testing.T) {
 			}
 		}
 	}
-	text := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", ""))
+	text := gatewaytest.ReadBody(t, g.Get("/fhir/R4/metadata", ""))
 	if err := json.Unmarshal([]byte(text), &statement); err != nil || len(statement.Rest) != 1 {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -92,32 +92,32 @@ func TestOperations(t *testing.T) {
 		"CodeSystem/administrative-gender/$subsumes?codeA=male&codeB=female":                  {"outcome.valueCode", "not-subsumed"},
 		"CodeSystem/administrative-gender/$validate-code?code=female":                         {"result.valueBoolean", true},
 	} {
-		if got := gatewaytest.Read(t, plain.Get("/fhir/R4/"+request, token)); got != theirs {
+		if got := gatewaytest.ReadBody(t, plain.Get("/fhir/R4/"+request, token)); got != theirs {
 			t.Errorf("%s without the option: %.200s", request, got)
 		}
-		if !terminologytest.Has(request) {
+		if !terminologytest.HasFeature(request) {
 			continue
 		}
-		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); parameterIn(t, got, tt.parameter) != tt.want {
+		if got := gatewaytest.ReadBody(t, all.Get("/fhir/R4/"+request, allToken)); parameterIn(t, got, tt.parameter) != tt.want {
 			t.Errorf("%s: %.300s", request, got)
 		}
 	}
 	const capabilities = "/fhir/R4/metadata?mode=terminology"
-	if got := gatewaytest.Read(t, plain.Get(capabilities, token)); got != theirs {
+	if got := gatewaytest.ReadBody(t, plain.Get(capabilities, token)); got != theirs {
 		t.Errorf("capabilities without the option: %.200s", got)
 	}
-	if got := gatewaytest.Read(t, all.Get(capabilities, allToken)); memberOf(t, got, "resourceType") != "TerminologyCapabilities" {
+	if got := gatewaytest.ReadBody(t, all.Get(capabilities, allToken)); memberOf(t, got, "resourceType") != "TerminologyCapabilities" {
 		t.Errorf("capabilities: %.300s", got)
 	}
 	for _, request := range []string{"metadata", "CodeSystem", "CodeSystem/nowhere/$lookup?code=female", "ValueSet/x/$batch-validate-code"} {
-		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); got != theirs {
+		if got := gatewaytest.ReadBody(t, all.Get("/fhir/R4/"+request, allToken)); got != theirs {
 			t.Errorf("%s: %.200s", request, got)
 		}
 	}
 }
 
 // The FHIR server's own metadata and definitions take precedence over those of fhir_expand.
-func TestAnsweredWhereNoneElseDoes(t *testing.T) {
+func TestBackendMetadataTakesPrecedence(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{
 	auto_https disable_redirects
@@ -144,11 +144,11 @@ https://localhost:8443 {
 		"CodeSystem?url=http://hl7.org/fhir/administrative-gender": {"entry.0.resource.concept.1.code", "female"},
 	} {
 		response := g.Get("/fhir/R4/"+path, "")
-		if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || memberOf(t, got, tt.member) != tt.want {
+		if got := gatewaytest.ReadBody(t, response); response.StatusCode != http.StatusOK || memberOf(t, got, tt.member) != tt.want {
 			t.Errorf("%s: %d %.300s", path, response.StatusCode, got)
 		}
 	}
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/ValueSet/theirs", "")); got != "theirs" {
+	if got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/ValueSet/theirs", "")); got != "theirs" {
 		t.Errorf("the server's own: %.300s", got)
 	}
 	if response := g.Get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {
@@ -157,7 +157,7 @@ https://localhost:8443 {
 }
 
 // If fhir_expand answers all other requests, an unhandled request gets 404, not an empty 200.
-func TestAnsweredByNobody(t *testing.T) {
+func TestUnhandledRequestWithExpand(t *testing.T) {
 	caddyfile := func(option string) string {
 		return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\t" + option + `
 	}
@@ -183,7 +183,7 @@ func TestAnsweredByNobody(t *testing.T) {
 				t.Errorf("%s %s: %d", method, path, response.StatusCode)
 			}
 			if want == http.StatusNotFound {
-				all.Outcome(response)
+				all.DecodeOutcome(response)
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func TestSecurityInMetadata(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n",
 		"fhir_expand {\n\t\t\toperations all\n\t\t}\n", "reverse_proxy @backend {env.FHIR_BACKEND}", "reverse_proxy /elsewhere localhost", "\n\t\tfhir_sample", ""))
-	got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", ""))
+	got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/metadata", ""))
 	if service := memberOf(t, got, "rest.0.security.service.0.coding.0.code"); service != "SMART-on-FHIR" {
 		t.Errorf("security service %v: %s", service, got)
 	}
@@ -212,10 +212,10 @@ func TestSecurityInMetadata(t *testing.T) {
 // Apps can search by search parameters that a site defines beyond R4.
 func TestSearchParameters(t *testing.T) {
 	t.Parallel()
-	g := exampleGateway(t, echo, guarding("search_parameters testdata/search*.json")...)
+	g := exampleGateway(t, echo, withBearerOption("search_parameters testdata/search*.json")...)
 	request := gatewaytest.DemoRequest()
 	request.Set("scope", "user/CareTeam.rs")
-	token := g.TokenOf(request)
+	token := g.TokenFor(request)
 	for path, want := range map[string]int{"CareTeam?role=doctor": http.StatusOK, "CareTeam?rule=doctor": http.StatusBadRequest} {
 		if response := g.Get("/fhir/R4/"+path, token); response.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", path, response.StatusCode, want)

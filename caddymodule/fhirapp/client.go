@@ -28,17 +28,17 @@ type Client struct {
 	// Features of the client, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.client"`
 
-	idps option.Position // position of the subdirective idps
+	idpsPosition option.Position // position of the subdirective idps
 }
 
-// resolved returns the client for package authorize, with the placeholders of its secret replaced.
-func (c *Client) resolved() (none client.Client, err error) {
+// resolve returns the client for package authorize, with the placeholders of its secret replaced.
+func (c *Client) resolve() (zero client.Client, err error) {
 	resolved, err := c.Literal()
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if resolved.Secret, err = option.ResolveSecret("secret", c.Secret); err != nil {
-		return none, err
+		return zero, err
 	}
 	config, err := c.TLS.ClientConfig()
 	resolved.Transport = relyingparty.Transport(config)
@@ -51,8 +51,8 @@ func (c *Client) Literal() (client.Client, error) {
 	return core, configureClient(&core, c.FeaturesRaw)
 }
 
-// checkAddress returns a check of a URI. Its error contains the name of the option.
-func checkAddress(option string) func(uri string) error {
+// uriCheck returns a check of a URI. Its error contains the name of the option.
+func uriCheck(option string) func(uri string) error {
 	return func(uri string) error {
 		if err := client.CheckAnyRedirectURI(uri); err != nil {
 			return fmt.Errorf("%s %w", option, err)
@@ -81,26 +81,26 @@ func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error
 	fields := option.Block{
 		"name":           option.Word(&c.Name, nil),
 		"secret":         option.Word(&c.Secret, option.CheckPlaceholders),
-		"redirect_uri":   option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
-		"native":         option.Bareword(&c.Native),
+		"redirect_uri":   option.Words(&c.RedirectURIs, uriCheck("redirect_uri")),
+		"native":         option.Flag(&c.Native),
 		"scope":          scopeoption.Words(&c.Scopes, smart.CheckScope),
 		"response_type":  option.Words(&c.ResponseTypes, option.OneOf(client.ResponseTypes...)),
-		"grant_type":     option.Words(&c.GrantTypes, option.OneOf(token.GrantTypes().Configurable()...)),
+		"grant_type":     option.Words(&c.GrantTypes, option.OneOf(token.GrantTypes().ConfigurableNames()...)),
 		"pkce":           option.Word(&c.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
-		"par":            option.Only("required", &c.RequirePushed),
+		"par":            option.SingleValue("required", &c.RequirePushed),
 		"consent":        option.Word(&c.Consent, option.OneOf(client.ConsentRequired, client.ConsentSkip)),
 		"acr":            option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
 		"idp":            c.parseProviders,
-		"introspect":     option.Only("all", &c.IntrospectAll),
+		"introspect":     option.SingleValue("all", &c.IntrospectAll),
 		"jwks":           c.parseJWKS,
 		"jwks_uri":       option.Word(&c.JWKSURI, nil),
-		"launch_uri":     option.Word(&c.LaunchURI, checkAddress("launch_uri")),
-		"launch_context": option.Bareword(&c.LaunchContext),
-		"compat":         option.Words(&c.Compat, option.OneOf(client.CompatWords...)),
+		"launch_uri":     option.Word(&c.LaunchURI, uriCheck("launch_uri")),
+		"launch_context": option.Flag(&c.LaunchContext),
+		"compat":         option.Words(&c.Compat, option.OneOf(client.CompatOptions...)),
 
 		"id_token_alg": option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
 
-		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, uriCheck("post_logout_redirect_uri")),
 		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())
@@ -112,7 +112,7 @@ func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error
 
 // parseProviders parses the names of identity providers. They may be defined later, so the position is kept for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
-	c.idps = option.PositionOf(d)
+	c.idpsPosition = option.PositionOf(d)
 	return option.Words(&c.IdentityProviders, nil)(d)
 }
 

@@ -51,37 +51,37 @@ with the same configuration is not disturbed.`,
 
 // A check tests one part of a configuration.
 type check struct {
-	What string `json:"what"`
-	Fail string `json:"fail,omitempty"` // why the check failed; "" if it passed
-	Mend string `json:"mend,omitempty"` // how to fix the failure
+	Subject string `json:"what"`
+	Failure string `json:"fail,omitempty"` // why the check failed; "" if it passed
+	Hint    string `json:"mend,omitempty"` // how to fix the failure
 
-	ask func(context.Context) error
+	run func(context.Context) error
 }
 
 const (
-	checkTimeout = 10 * time.Second       // timeout of each check
-	heldTimeout  = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
+	checkTimeout    = 10 * time.Second       // timeout of each check
+	fileLockTimeout = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
 )
 
-var errChecks = errors.New("not all is well")
+var errChecksFailed = errors.New("not all is well")
 
 func checkCommand(ctx context.Context, out io.Writer, path, adapter string, asJSON bool) error {
-	checks := checksOf(path, adapter)
-	well := true
+	checks := newChecks(path, adapter)
+	passed := true
 	for i := range checks {
 		c := &checks[i]
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		if err := c.ask(ctx); err != nil {
-			well, c.Fail = false, err.Error()
+		if err := c.run(ctx); err != nil {
+			passed, c.Failure = false, err.Error()
 		} else {
-			c.Mend = ""
+			c.Hint = ""
 		}
 		cancel()
 	}
-	if err := printChecks(out, checks, asJSON); err != nil || well {
+	if err := printChecks(out, checks, asJSON); err != nil || passed {
 		return err
 	}
-	return errChecks
+	return errChecksFailed
 }
 
 func printChecks(out io.Writer, checks []check, asJSON bool) error {
@@ -89,9 +89,9 @@ func printChecks(out io.Writer, checks []check, asJSON bool) error {
 		return json.NewEncoder(out).Encode(checks)
 	}
 	for _, c := range checks {
-		line := "ok    " + c.What
-		if c.Fail != "" {
-			line = fmt.Sprintf("FAIL  %s: %s\n      %s", c.What, c.Fail, c.Mend)
+		line := "ok    " + c.Subject
+		if c.Failure != "" {
+			line = fmt.Sprintf("FAIL  %s: %s\n      %s", c.Subject, c.Failure, c.Hint)
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return err
@@ -100,26 +100,26 @@ func printChecks(out io.Writer, checks []check, asJSON bool) error {
 	return nil
 }
 
-// checksOf returns the checks for a configuration. If the configuration cannot be loaded, this is the only check.
-func checksOf(path, adapter string) []check {
-	ctx, text, err := loadToCheck(path, adapter)
+// newChecks returns the checks for a configuration. If the configuration cannot be loaded, this is the only check.
+func newChecks(path, adapter string) []check {
+	ctx, text, err := provisionForCheck(path, adapter)
 	checks := []check{{
-		What: "configuration", Mend: "mend " + path + " as the message says; caddy adapt shows it as JSON",
-		ask: func(context.Context) error { return err },
+		Subject: "configuration", Hint: "mend " + path + " as the message says; caddy adapt shows it as JSON",
+		run: func(context.Context) error { return err },
 	}}
 	if err != nil {
 		return checks
 	}
-	if app, _ := fhirbase.FindAny[*App](ctx); app != nil {
-		checks = append(checks, checkOfStore(path, adapter))
-		checks = append(checks, checksOfProviders(app)...)
-		checks = append(checks, checkOfBackend(ctx, app))
+	if app, _ := fhirbase.FindAppOrNil[*App](ctx); app != nil {
+		checks = append(checks, newStoreCheck(path, adapter))
+		checks = append(checks, newProviderChecks(app)...)
+		checks = append(checks, newBackendCheck(ctx, app))
 	}
-	return append(checks, checksOfTerminology(text)...)
+	return append(checks, newTerminologyChecks(text)...)
 }
 
-// loadToCheck provisions a configuration as for a reload, without starting it.
-func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
+// provisionForCheck provisions a configuration as for a reload, without starting it.
+func provisionForCheck(path, adapter string) (caddy.Context, []byte, error) {
 	if strings.HasSuffix(path, ".json") {
 		adapter = ""
 	}
@@ -135,12 +135,12 @@ func loadToCheck(path, adapter string) (caddy.Context, []byte, error) {
 	return ctx, text, err
 }
 
-func checkOfStore(path, adapter string) check {
+func newStoreCheck(path, adapter string) check {
 	return check{
-		What: "durable store",
-		Mend: "start it, and check its address, user and password in store; docs/operate/troubleshooting.md says what each cause means",
-		ask: func(ctx context.Context) error {
-			opened, err := StoreOpener{adapter, heldTimeout}.Open(ctx, path, true)
+		Subject: "durable store",
+		Hint:    "start it, and check its address, user and password in store; docs/operate/troubleshooting.md says what each cause means",
+		run: func(ctx context.Context) error {
+			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, true)
 			switch {
 			case errors.Is(err, boltstore.ErrInUse): // a running gateway has opened the file
 				return nil
@@ -153,35 +153,35 @@ func checkOfStore(path, adapter string) check {
 	}
 }
 
-func checksOfProviders(app *App) (checks []check) {
+func newProviderChecks(app *App) (checks []check) {
 	for _, idp := range app.IdentityProviders {
 		checks = append(checks, check{
-			What: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
-			Mend: "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter, and its grant_types_supported need refresh_token unless revalidate is off. Where the hospital has its own certificate authority, set tls_ca",
-			ask:  func(ctx context.Context) error { return app.Server().AskProvider(ctx, idp.Key) },
+			Subject: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
+			Hint:    "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter, and its grant_types_supported need refresh_token unless revalidate is off. Where the hospital has its own certificate authority, set tls_ca",
+			run:     func(ctx context.Context) error { return app.Server().CheckProvider(ctx, idp.Key) },
 		})
 	}
 	return checks
 }
 
-// checkOfBackend requests the CapabilityStatement of the FHIR server through the site's routes, as a client would.
-func checkOfBackend(ctx caddy.Context, app *App) check {
+// newBackendCheck requests the CapabilityStatement of the FHIR server through the site's routes, as a client would.
+func newBackendCheck(ctx caddy.Context, app *App) check {
 	return check{
-		What: "FHIR server",
-		Mend: "check the address in fhir_gateway or reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
-		ask: func(asking context.Context) error {
+		Subject: "FHIR server",
+		Hint:    "check the address in fhir_gateway or reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
+		run: func(checkCtx context.Context) error {
 			loaded, err := ctx.App("http")
 			if err != nil {
 				return err
 			}
 			for _, server := range loaded.(*caddyhttp.App).Servers {
-				r, err := (&ownRecords{app.Issuer, app.FHIRBase}).Request(asking, "metadata", nil)
+				r, err := (&inProcessRecords{app.Issuer, app.FHIRBase}).NewRequest(checkCtx, "metadata", nil)
 				if err != nil {
 					return err
 				}
 				w := httptest.NewRecorder()
 				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server without the site returns an empty 200
-					return capabilityError(w)
+					return checkCapabilities(w)
 				}
 			}
 			return errors.New("no site of the configuration has the issuer's address")
@@ -189,8 +189,8 @@ func checkOfBackend(ctx caddy.Context, app *App) check {
 	}
 }
 
-// capabilityError returns why a response is not a CapabilityStatement of FHIR R4.
-func capabilityError(w *httptest.ResponseRecorder) error {
+// checkCapabilities returns why a response is not a CapabilityStatement of FHIR R4.
+func checkCapabilities(w *httptest.ResponseRecorder) error {
 	var statement struct {
 		ResourceType string `json:"resourceType"`
 		FHIRVersion  string `json:"fhirVersion"`
@@ -206,16 +206,16 @@ func capabilityError(w *httptest.ResponseRecorder) error {
 	return nil
 }
 
-// checksOfTerminology returns the checks of the terminology servers of all fhir_expand handlers in a configuration.
-func checksOfTerminology(config []byte) (checks []check) {
-	var whole any
-	if json.Unmarshal(config, &whole) != nil {
+// newTerminologyChecks returns the checks of the terminology servers of all fhir_expand handlers in a configuration.
+func newTerminologyChecks(config []byte) (checks []check) {
+	var root any
+	if json.Unmarshal(config, &root) != nil {
 		return nil
 	}
-	for _, u := range upstreamsIn(whole) {
+	for _, u := range findUpstreams(root) {
 		checks = append(checks, check{
-			What: "terminology server " + u.URL, Mend: "check its address, credentials and certificates in upstream",
-			ask: func(ctx context.Context) error {
+			Subject: "terminology server " + u.URL, Hint: "check its address, credentials and certificates in upstream",
+			run: func(ctx context.Context) error {
 				server, _, err := u.Server(new(expand.Caching))
 				if err != nil {
 					return err
@@ -227,36 +227,36 @@ func checksOfTerminology(config []byte) (checks []check) {
 	return checks
 }
 
-// upstreamsIn returns the terminology servers in a part of a configuration.
-func upstreamsIn(part any) (found []expand.Upstream) {
+// findUpstreams returns the terminology servers in a part of a configuration.
+func findUpstreams(part any) (found []expand.Upstream) {
 	switch part := part.(type) {
 	case []any:
 		for _, p := range part {
-			found = append(found, upstreamsIn(p)...)
+			found = append(found, findUpstreams(p)...)
 		}
 	case map[string]any:
 		if part["handler"] == "fhir_expand" {
-			return upstreamsOf(part)
+			return handlerUpstreams(part)
 		}
 		for _, p := range part {
-			found = append(found, upstreamsIn(p)...)
+			found = append(found, findUpstreams(p)...)
 		}
 	}
 	return found
 }
 
-func upstreamsOf(handler any) (found []expand.Upstream) {
-	var named struct {
+func handlerUpstreams(handler any) (found []expand.Upstream) {
+	var fields struct {
 		Upstream *expand.Upstream       `json:"upstream"`
 		Routes   []expand.UpstreamRoute `json:"routes"`
 	}
-	if text, err := json.Marshal(handler); err != nil || json.Unmarshal(text, &named) != nil {
+	if text, err := json.Marshal(handler); err != nil || json.Unmarshal(text, &fields) != nil {
 		return nil
 	}
-	if named.Upstream != nil {
-		found = append(found, *named.Upstream)
+	if fields.Upstream != nil {
+		found = append(found, *fields.Upstream)
 	}
-	for _, route := range named.Routes {
+	for _, route := range fields.Routes {
 		found = append(found, route.Upstream)
 	}
 	return found
@@ -279,7 +279,7 @@ is stored. The key is a secret: give it to its owner only.
     What the app shows next to the code. Default: FHIR`,
 		Flags: totpFlags(),
 		Func: func(flags caddycmd.Flags) (int, error) {
-			return enrolTOTP(os.Stdout, flags.String("issuer-name"), flags.String("user"))
+			return enrollTOTP(os.Stdout, flags.String("issuer-name"), flags.String("user"))
 		},
 	})
 }
@@ -291,7 +291,7 @@ func totpFlags() *flag.FlagSet {
 	return flags
 }
 
-func enrolTOTP(out io.Writer, issuerName, user string) (int, error) {
+func enrollTOTP(out io.Writer, issuerName, user string) (int, error) {
 	if user == "" {
 		return caddy.ExitCodeFailedStartup, errors.New("--user is missing: the user's name in the Caddyfile")
 	}

@@ -18,7 +18,7 @@ func TestEnrolTOTP(t *testing.T) {
 	t.Parallel()
 	var first, second strings.Builder
 	for _, out := range []*strings.Builder{&first, &second} {
-		if code, err := enrolTOTP(out, "General Hospital", "alice"); code != 0 || err != nil {
+		if code, err := enrollTOTP(out, "General Hospital", "alice"); code != 0 || err != nil {
 			t.Fatalf("exit code %d, error %v", code, err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestEnrolTOTP(t *testing.T) {
 	if strings.Contains(second.String(), secret) {
 		t.Error("the same key twice")
 	}
-	if _, err := enrolTOTP(&first, "x", ""); err == nil {
+	if _, err := enrollTOTP(&first, "x", ""); err == nil {
 		t.Error("a key for nobody")
 	}
 }
@@ -123,10 +123,10 @@ func TestCheckBesideGateway(t *testing.T) {
 			}
 			defer held.Close()
 			if marked {
-				gatewaytest.Put(t, path+".running", "")
+				gatewaytest.ReplaceFile(t, path+".running", "")
 			}
 			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
-			if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
+			if err := newStoreCheck(file, "caddyfile").run(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -48,7 +48,7 @@ type StoreOpener struct {
 	LockTimeout time.Duration // maximum wait for a gateway that is still stopping
 }
 
-func (o StoreOpener) read(path string) (c storeConfiguration, err error) {
+func (o StoreOpener) readConfiguration(path string) (c storeConfiguration, err error) {
 	adapter := o.Adapter
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		adapter = ""
@@ -61,14 +61,14 @@ func (o StoreOpener) read(path string) (c storeConfiguration, err error) {
 		return c, err
 	}
 	if c.Apps.FHIR == nil {
-		return c, fhirbase.ErrNone
+		return c, fhirbase.ErrNoApp
 	}
 	return c, nil
 }
 
 // Open opens the store of the configuration at path. If mayMake is set, a missing file is created.
-func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*ConfiguredStore, error) {
-	c, err := o.read(path)
+func (o StoreOpener) Open(ctx context.Context, path string, create bool) (*ConfiguredStore, error) {
+	c, err := o.readConfiguration(path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,18 +78,18 @@ func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*Conf
 	}
 	modules, cancel := caddy.NewContext(provisioned)
 	fhir := c.Apps.FHIR
-	durable, err := o.openDurable(ctx, modules, stores.Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store}, path, mayMake)
+	durable, err := o.openDurable(ctx, modules, stores.Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store}, path, create)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", durable.Identity, fhir.Issuer, fhir.Store))
 	durable.Identity = fmt.Sprintf("%x", sum)
-	return &ConfiguredStore{durable, KeysLocation{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
+	return &ConfiguredStore{durable, KeysLocation{len(fhir.StoreKeys) > 0, storageIdentity(modules)}, cancel}, nil
 }
 
-// storageSettings returns a string that identifies a storage of Caddy.
-func storageSettings(ctx caddy.Context) string {
+// storageIdentity returns a string that identifies a storage of Caddy.
+func storageIdentity(ctx caddy.Context) string {
 	settings, err := json.Marshal(ctx.Storage())
 	if err != nil {
 		return fmt.Sprintf("%p", ctx.Storage())
@@ -97,12 +97,12 @@ func storageSettings(ctx caddy.Context) string {
 	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
 }
 
-func (o StoreOpener) openDurable(ctx context.Context, modules caddy.Context, c stores.Config, path string, mayMake bool) (*stores.Copy, error) {
+func (o StoreOpener) openDurable(ctx context.Context, modules caddy.Context, c stores.Config, path string, create bool) (*stores.Copy, error) {
 	set, err := stores.Load(modules, c)
 	if err != nil {
 		return nil, err
 	}
-	return set.OpenDurable(ctx, path, mayMake, o.LockTimeout)
+	return set.OpenDurable(ctx, path, create, o.LockTimeout)
 }
 
 var _ store.Exporter = (*ConfiguredStore)(nil)

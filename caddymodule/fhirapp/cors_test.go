@@ -22,7 +22,7 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 	if token != "" {
 		token = "Bearer " + token
 	}
-	return g.Ask(method, path, "", "Origin", origin, "Authorization", token)
+	return g.Do(method, path, "", "Origin", origin, "Authorization", token)
 }
 
 // corsBackend sets CORS headers that differ from the gateway's, and counts its requests.
@@ -99,7 +99,7 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 		if r.StatusCode != http.StatusNoContent || gatewaytest.AllowedOrigin(r) != tt.allowed {
 			t.Errorf("%s from %s: %d, allowed %q", tt.path, tt.origin, r.StatusCode, gatewaytest.AllowedOrigin(r))
 		}
-		if text := gatewaytest.Read(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
+		if text := gatewaytest.ReadBody(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
 			t.Errorf("%s: went on: %v %s", tt.path, r.Header, text)
 		}
 		if tt.allowed == "" {
@@ -168,12 +168,12 @@ func TestCORSRefused(t *testing.T) {
 		"http://localhost:80", "https://*.example.org", "ftp://app.example.org", "https://user@app.example.org", "HTTPS://app.example.org",
 		"https://[::1",
 	} {
-		if crossorigin.Check(word) == nil {
+		if crossorigin.CheckWord(word) == nil {
 			t.Errorf("%q is taken for an origin", word)
 		}
 	}
 	for _, word := range []string{"https://app.example.org", "http://localhost:3000", "https://app.example.org:8443", "https://[::1]:8443", "*", "clients"} {
-		if err := crossorigin.Check(word); err != nil {
+		if err := crossorigin.CheckWord(word); err != nil {
 			t.Error(err)
 		}
 	}
@@ -191,7 +191,7 @@ func TestRefusalIsReadable(t *testing.T) {
 	if r.Header.Get("WWW-Authenticate") == "" || !slices.Contains(exposed, "Www-Authenticate") {
 		t.Errorf("%v", r.Header)
 	}
-	if issue := g.Outcome(r); issue.Code != "login" {
+	if issue := g.DecodeOutcome(r); issue.Code != "login" {
 		t.Errorf("%+v", issue)
 	}
 }
@@ -225,7 +225,7 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		delete(w.Header(), "Vary")
-		rules.Answer(w, r)
+		rules.HandlePreflight(w, r)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestCORSWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w, _ = rules.Answer(w, r)
+				w, _ = rules.HandlePreflight(w, r)
 				w.Header().Add("Access-Control-Allow-Origin", "*")
 				w.Header().Set("Access-Control-Allow-Methods", "DELETE")
 				write(w)
@@ -355,7 +355,7 @@ func TestPreflightForNoHeaderNames(t *testing.T) {
 	g := exampleGateway(t, nil)
 	for _, path := range []string{"/oauth2/token", "/.well-known/jwks.json", "/fhir/R4/Patient", "/fhir/R4/ValueSet/$expand", "/fhir/R4/metadata"} {
 		for _, names := range []string{"a b", "a:b", "a;b", "<script>", "ä", strings.Repeat("a,", 3000)} {
-			r := g.Ask(http.MethodOptions, path, "", "Origin", "https://app.example.org", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", names)
+			r := g.Do(http.MethodOptions, path, "", "Origin", "https://app.example.org", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", names)
 			if r.StatusCode != http.StatusBadRequest || gatewaytest.AllowedOrigin(r) != "" || r.Header.Get("Access-Control-Allow-Headers") != "" {
 				t.Errorf("%s: %.20q: %d %v", path, names, r.StatusCode, r.Header)
 			}

@@ -15,36 +15,36 @@ import (
 // BenchmarkTyped measures searches that are never in the cache.
 func BenchmarkTyped(b *testing.B) {
 	for _, ttl := range []string{"off", "1h"} {
-		g := newGateway(b, frontCaddyfile("ttl "+ttl, gatewaytest.NoBackend))
+		g := newGateway(b, frontCaddyfile("ttl "+ttl, gatewaytest.UnreachableBackend))
 		b.Run("ttl "+ttl, func(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
 				r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=10&filter=g%d", n), nil)
 				r.Host = "localhost:8443"
-				g.Server.ServeHTTP(&nobody{header: make(http.Header)}, r)
+				g.Server.ServeHTTP(&discardWriter{header: make(http.Header)}, r)
 			}
 		})
 	}
 }
 
-// nobody is a response writer that discards the body at minimal cost.
-type nobody struct {
+// discardWriter is a response writer that discards the body at minimal cost.
+type discardWriter struct {
 	header http.Header
 	status int
 }
 
-func (n *nobody) Header() http.Header { return n.header }
+func (n *discardWriter) Header() http.Header { return n.header }
 
-func (n *nobody) WriteHeader(status int) { n.status = status }
+func (n *discardWriter) WriteHeader(status int) { n.status = status }
 
-func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
 // BenchmarkHit measures the overhead of fhir_expand: compare it with respond.
 func BenchmarkHit(b *testing.B) {
 	const site = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\t"
 	respond := newGateway(b, site+"respond "+strings.Repeat("x", 1900)+"\n}\n")
-	hit := newGateway(b, frontCaddyfile("ttl 1h", gatewaytest.NoBackend))
+	hit := newGateway(b, frontCaddyfile("ttl 1h", gatewaytest.UnreachableBackend))
 	guarded := exampleGateway(b, nil)
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=12"
 	token := guarded.Token()
@@ -64,7 +64,7 @@ func BenchmarkHit(b *testing.B) {
 				r := httptest.NewRequest(http.MethodGet, tt.path, nil)
 				r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
 				maps.Copy(r.Header, tt.header)
-				tt.g.Server.ServeHTTP(&nobody{header: make(http.Header)}, r)
+				tt.g.Server.ServeHTTP(&discardWriter{header: make(http.Header)}, r)
 			}
 		})
 	}

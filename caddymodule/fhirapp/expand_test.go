@@ -39,7 +39,7 @@ func TestExpandThroughGateway(t *testing.T) {
 }
 
 // A request for a value set that is not loaded, or only in part, is forwarded to the next handler.
-func TestExpandAsksNext(t *testing.T) {
+func TestExpandForwardsToNext(t *testing.T) {
 	t.Parallel()
 	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
 	const theirs = `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-01","contains":[{"code":"theirs"}]}}`
@@ -75,7 +75,7 @@ func TestExpandAsksNext(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := exampleGateway(t, tt.backend)
 			response := expandURL(g, g.Token(), tt.query)
-			body := gatewaytest.Read(t, response)
+			body := gatewaytest.ReadBody(t, response)
 			got := any(body)
 			if tt.path != "" {
 				got = memberOf(t, body, tt.path)
@@ -107,7 +107,7 @@ func TestExpandPosted(t *testing.T) {
 		"of another instance": {"/fhir/R4/ValueSet/nowhere/$expand", `{"resourceType":"Parameters"}`, `{"theirs":{"resourceType":"Parameters"}}`},
 		"another operation":   {"/fhir/R4/ValueSet/$validate-code", "{}", `{"theirs":{}}`},
 	} {
-		got := gatewaytest.Read(t, g.Ask(http.MethodPost, tt.path, tt.body, "Authorization", "Bearer "+token, "Content-Type", "application/fhir+json"))
+		got := gatewaytest.ReadBody(t, g.Do(http.MethodPost, tt.path, tt.body, "Authorization", "Bearer "+token, "Content-Type", "application/fhir+json"))
 		if tt.next == "" {
 			checkCodes(t, got, "male", "female", "other", "unknown")
 		} else if got != tt.next {
@@ -117,7 +117,7 @@ func TestExpandPosted(t *testing.T) {
 }
 
 // fhir_expand works alone, without the fhir app and without a next handler.
-func TestExpandAlone(t *testing.T) {
+func TestExpandWithoutApp(t *testing.T) {
 	t.Parallel()
 	definitions := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
 		"compose":{"include":[{"system":"http://x.example/cs","concept":[{"code":"a","display":"Alpha"}]}]}}`)
@@ -148,18 +148,18 @@ https://localhost:8443 {
 		{"url=http://hl7.org/fhir/ValueSet/administrative-gender", 404, "issue.0.code", "not-found"},
 	} {
 		response := g.Get("/r4/ValueSet/$expand?"+tt.query, "")
-		if body := gatewaytest.Read(t, response); response.StatusCode != tt.status || memberOf(t, body, tt.path) != tt.want {
+		if body := gatewaytest.ReadBody(t, response); response.StatusCode != tt.status || memberOf(t, body, tt.path) != tt.want {
 			t.Errorf("%s: %d %s", tt.query, response.StatusCode, body)
 		}
 	}
 }
 
-func TestExpandLeavesOthersAlone(t *testing.T) {
+func TestExpandForwardsOtherRequests(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) }))
 	token := g.Token()
 	for _, path := range []string{"/fhir/R4", "/fhir/R4/ValueSet", "/fhir/R4/ValueSet/1", "/fhir/R4/CodeSystem/$lookup"} {
-		if body := gatewaytest.Read(t, g.Get(path, token)); body != "GET "+path {
+		if body := gatewaytest.ReadBody(t, g.Get(path, token)); body != "GET "+path {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
@@ -243,8 +243,8 @@ const (
 	maritalSet = "http://hl7.org/fhir/ValueSet/marital-status"
 )
 
-// answered expands a value set and returns the response as decoded JSON.
-func answered(t *testing.T, g *gateway, token string, parameters url.Values) map[string]any {
+// expandDecoded expands a value set and returns the response as decoded JSON.
+func expandDecoded(t *testing.T, g *gateway, token string, parameters url.Values) map[string]any {
 	t.Helper()
 	response := g.Get("/fhir/R4/ValueSet/$expand?"+parameters.Encode(), token, "Content-Type", "application/fhir+json")
 	var answer map[string]any
@@ -282,7 +282,7 @@ func TestInterfaceExpand(t *testing.T) {
 		for i := 0; i < len(pairs); i += 2 {
 			q.Set(pairs[i], pairs[i+1])
 		}
-		return answered(t, g, token, q)
+		return expandDecoded(t, g, token, q)
 	}
 	rows := map[string]func(t *testing.T){
 		"resourceType: always the value ValueSet": func(t *testing.T) {
@@ -418,10 +418,10 @@ func TestDefinitionsOfBackend(t *testing.T) {
 		}
 		searches.Add(1)
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+listing("1", foreign, "1")+`}]}`)
+		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+valueSetOf("1", foreign, "1")+`}]}`)
 	}))
 	for range 3 {
-		checkCodes(t, gatewaytest.Read(t, g.askFor(foreign, "Bearer user")), "1")
+		checkCodes(t, gatewaytest.ReadBody(t, g.askFor(foreign, "Bearer user")), "1")
 	}
 	if searches.Load() != 1 || leaks.Load() != 0 {
 		t.Errorf("%d searches, %d with a user's credentials", searches.Load(), leaks.Load())

@@ -20,17 +20,17 @@ import (
 
 // For every value set of R4 (every tenth without -slow), the expansion is the same whether it is
 // cached, generated for the request, requested by POST, or returned by another gateway.
-func TestEveryWayTheSame(t *testing.T) {
+func TestExpansionsAgree(t *testing.T) {
 	t.Parallel()
-	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.NoBackend))
+	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.UnreachableBackend))
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = "localhost:8443"
 		plain.Server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(origin.Close)
-	kept := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.NoBackend))
+	kept := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.UnreachableBackend))
 	behind := newGateway(t, frontCaddyfile("core off\nmax_size 32MiB", strings.TrimPrefix(origin.URL, "http://")))
-	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", gatewaytest.NoBackend))
+	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", gatewaytest.UnreachableBackend))
 	all, expanded, step := coreValueSets(t), 0, 10
 	if *slow {
 		step = 1
@@ -38,12 +38,12 @@ func TestEveryWayTheSame(t *testing.T) {
 	for urls := range slices.Chunk(all, step) {
 		url := urls[0]
 		response := plain.Get(expandPath(url), "")
-		want := contains(gatewaytest.Read(t, response))
+		want := contains(gatewaytest.ReadBody(t, response))
 		if response.StatusCode == http.StatusOK {
 			expanded++
 		}
 		check := func(how string, got *http.Response) {
-			body := gatewaytest.Read(t, got)
+			body := gatewaytest.ReadBody(t, got)
 			if failed := got.StatusCode != response.StatusCode; failed || contains(body) != want {
 				t.Errorf("%s %s: %d, want %d: %.300s", url, how, got.StatusCode, response.StatusCode, body)
 			}
@@ -59,7 +59,7 @@ func TestEveryWayTheSame(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+url+`"}]}`))
 			r.Header.Set("Content-Type", "application/fhir+json")
 			got := g.Send(r)
-			if flat := codesIn(gatewaytest.Read(t, got)); flat != codesIn(gatewaytest.Read(t, plain.Get(expandPath(url), ""))) && got.StatusCode == http.StatusOK {
+			if flat := codesIn(gatewaytest.ReadBody(t, got)); flat != codesIn(gatewaytest.ReadBody(t, plain.Get(expandPath(url), ""))) && got.StatusCode == http.StatusOK {
 				t.Errorf("%s %s: %s", url, how, flat)
 			}
 		}
@@ -160,7 +160,7 @@ func TestOneEntityTag(t *testing.T) {
 
 // A large expansion is generated and streamed for each request. Only responses small enough for the
 // cache are buffered.
-func TestLargeAnswersAreMadeAnew(t *testing.T) {
+func TestLargeExpansionsAreNotCached(t *testing.T) {
 	t.Parallel()
 	var system strings.Builder
 	system.WriteString(`{"resourceType":"CodeSystem","url":"http://x.example/large","valueSet":"http://x.example/all","status":"active","content":"complete","concept":[`)
@@ -168,13 +168,13 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 		fmt.Fprintf(&system, `{"code":"%d","display":"concept number %d"},`, i, i)
 	}
 	system.WriteString(`{"code":"last"}]}`)
-	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+gatewaytest.WriteFile(t, "large.json", system.String()), gatewaytest.NoBackend))
+	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+gatewaytest.WriteFile(t, "large.json", system.String()), gatewaytest.UnreachableBackend))
 	for _, tt := range []struct{ query, last string }{{"&count=20", "hit"}, {"", "miss"}} {
 		var size int
 		var status string
 		for range 3 {
 			r := g.Get(expandPath("http://x.example/all")+tt.query, "")
-			size, status = len(gatewaytest.Read(t, r)), r.Header.Get("Cache-Status")
+			size, status = len(gatewaytest.ReadBody(t, r)), r.Header.Get("Cache-Status")
 		}
 		if !strings.Contains(status, tt.last) || tt.query == "" && size <= 2<<20 {
 			t.Errorf("%q: %d bytes, Cache-Status %q", tt.query, size, status)
@@ -210,12 +210,12 @@ func TestExpandEncoded(t *testing.T) {
 		return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, "", "Accept-Encoding", encoding, "If-None-Match", tag)
 	}
 	for _, query := range []string{"languages", "languages&_format=xml", "spdx-license&excludeNested=true"} {
-		if strings.Contains(query, "xml") && !terminologytest.Has("xml") {
+		if strings.Contains(query, "xml") && !terminologytest.HasFeature("xml") {
 			continue
 		}
 		plain := ask(query, "", "")
 		identity := plain.Header.Get("ETag")
-		want := gatewaytest.Read(t, plain)
+		want := gatewaytest.ReadBody(t, plain)
 		for encoding, reader := range map[string]func(io.Reader) (io.Reader, error){
 			"gzip": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 			"zstd": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
@@ -238,7 +238,7 @@ func TestExpandEncoded(t *testing.T) {
 				}
 				for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, identity} {
 					again := ask(query, encoding, known)
-					if body := gatewaytest.Read(t, again); again.StatusCode != http.StatusNotModified || body != "" {
+					if body := gatewaytest.ReadBody(t, again); again.StatusCode != http.StatusNotModified || body != "" {
 						t.Errorf("If-None-Match %s: %d with %d bytes", known, again.StatusCode, len(body))
 					}
 				}
@@ -252,7 +252,7 @@ func TestExpandEncoded(t *testing.T) {
 
 // Behind Caddy's encode, uncached responses are compressed by encode, and cached responses pass
 // unchanged. Both can be revalidated.
-func TestKeptBehindEncode(t *testing.T) {
+func TestCachedBehindEncode(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/spdx-license"

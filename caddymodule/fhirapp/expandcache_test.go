@@ -31,7 +31,7 @@ import (
 
 // No user gets a response that was generated for another user, format or language, regardless of
 // the order of requests and of the compression.
-func TestAnswersAreTheirs(t *testing.T) {
+func TestCachedResponsesMatchRequests(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
 		body := expansionOf(r.URL.Query().Get("url"), code)
@@ -49,7 +49,7 @@ func TestAnswersAreTheirs(t *testing.T) {
 		user, tenant, language, url := pick("", "Bearer a", "Bearer b", "Basic c"), pick("", "1", "2"), pick("", "de", "en"), foreign+pick("1", "2", "3")
 		format, coding := pick("json", "xml"), pick("", "gzip", "zstd")
 		method := pick(http.MethodGet, http.MethodHead)
-		response := g.Ask(method, expandPath(url), "", "Authorization", user, "X-Tenant", tenant, "Accept-Language", language,
+		response := g.Do(method, expandPath(url), "", "Authorization", user, "X-Tenant", tenant, "Accept-Language", language,
 			"Accept", "application/fhir+"+format, "Accept-Encoding", coding, "X-Other", pick("1", "2"))
 		body := decoded(t, response)
 		if strings.Contains(response.Header.Get("Cache-Status"), "hit") {
@@ -110,7 +110,7 @@ func decoded(t *testing.T, r *http.Response) string {
 }
 
 // Behind fhir_bearer, responses are cached by the user of the token, who is forwarded to the next handler.
-func TestAnswersAreTheUsers(t *testing.T) {
+func TestResponsesAreCachedPerUser(t *testing.T) {
 	var asked atomic.Int64
 	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -128,7 +128,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 			for range 3 {
 				for token, name := range map[string]string{alice: "alice", service: "demo-service"} {
 					response := g.Get(expandPath(foreign), token)
-					if body := gatewaytest.Read(t, response); vary != "none" {
+					if body := gatewaytest.ReadBody(t, response); vary != "none" {
 						checkCodes(t, body, name+" localhost:8443")
 					}
 					if !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
@@ -148,7 +148,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 
 // A client does not get a response that was cached for another client or scope of the same person,
 // because the next handler may enforce scopes.
-func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write by another test would invalidate the response
+func TestResponsesAreCachedPerScope(t *testing.T) { // not parallel: a write by another test would invalidate the response
 	var asked atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -158,33 +158,33 @@ func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write by anoth
 		clear(g.Cookies)
 		request := gatewaytest.DemoRequest()
 		request.Set("scope", scope)
-		token := g.TokenOf(request)
+		token := g.TokenFor(request)
 		want := []string{"answer 1", "answer 2", "answer 1"}[n]
-		checkCodes(t, gatewaytest.Read(t, g.Get(expandPath(foreign), token)), want)
+		checkCodes(t, gatewaytest.ReadBody(t, g.Get(expandPath(foreign), token)), want)
 	}
 }
 
 // serviceToken returns an access token of a client without a user.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
-	return g.AccessToken(url.Values{
+	return g.RequestToken(url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"},
 	})
 }
 
 // Resources that one user supplied under a cache-id are not available to another user with the same
 // cache-id, neither from the stored resources nor from the cache.
-func TestCacheIDIsTheUsers(t *testing.T) {
+func TestCacheIDIsPerUser(t *testing.T) {
 	g := exampleGateway(t, http.NotFoundHandler())
 	alice, service := g.Token(), g.serviceToken()
-	brought := g.Ask(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[
-		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`,
+	brought := g.Do(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[
+		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+valueSetOf("v", foreign, "secret")+`}]}`,
 		"Content-Type", "application/fhir+json", "Authorization", "Bearer "+alice)
-	checkCodes(t, gatewaytest.Read(t, brought), "secret")
+	checkCodes(t, gatewaytest.ReadBody(t, brought), "secret")
 	for range 3 {
 		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
 			path := expandPath(url.QueryEscape(foreign)) + id
-			if got := gatewaytest.Read(t, g.Get(path, alice)); !slices.Equal(expandedCodes(t, got), []string{"secret"}) {
+			if got := gatewaytest.ReadBody(t, g.Get(path, alice)); !slices.Equal(expandedCodes(t, got), []string{"secret"}) {
 				t.Errorf("%s for who brought it along: %s", id, got)
 			}
 			if got := g.Get(path, service); got.StatusCode != http.StatusNotFound {
@@ -196,11 +196,11 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 
 // A reload keeps responses and definitions, unless the settings or the surrounding handlers have
 // changed.
-func TestReloadKeepsAnswers(t *testing.T) {
-	server := newScripted("good")
+func TestReloadKeepsExpansions(t *testing.T) {
+	server := newScriptedServer("good")
 	address := gatewaytest.Backend(t, server)
 	first := newGateway(t, frontCaddyfile("ttl 1h", address))
-	gatewaytest.Read(t, first.askFor(foreign, ""))
+	gatewaytest.ReadBody(t, first.askFor(foreign, ""))
 	for name, tt := range map[string]struct {
 		caddyfile string
 		kept      bool
@@ -211,7 +211,7 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	} {
 		asked := server.asked.Load()
 		second := newGateway(t, tt.caddyfile)
-		checkCodes(t, gatewaytest.Read(t, second.askFor(foreign, "")), "theirs")
+		checkCodes(t, gatewaytest.ReadBody(t, second.askFor(foreign, "")), "theirs")
 		if kept := server.asked.Load() == asked; kept != tt.kept {
 			t.Errorf("%s: kept %t, want %t", name, kept, tt.kept)
 		}
@@ -222,10 +222,10 @@ func TestReloadKeepsAnswers(t *testing.T) {
 func TestChangedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/changing"
-	file := gatewaytest.WriteFile(t, "vs.json", listing("v", url, "1"))
+	file := gatewaytest.WriteFile(t, "vs.json", valueSetOf("v", url, "1"))
 	g := frontGateway(t, "core off\ndefinitions "+file, http.NotFoundHandler())
 	g.wantCodes(t, url, "1")
-	g.until(t, file, listing("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })
+	g.until(t, file, valueSetOf("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })
 	g.wantCodes(t, url, "1 2")
 	failed := func() bool {
 		return slices.ContainsFunc(expand.LoadedDefinitions(), func(s expand.DefinitionsStatus) bool { return s.Error != "" && strings.Contains(s.Error, file) })
@@ -235,14 +235,14 @@ func TestChangedFileIsNoticed(t *testing.T) {
 		t.Error("the metrics do not tell")
 	}
 	g.wantCodes(t, url, "1 2")
-	g.until(t, file, listing("v", url, "3"), func() bool { return !failed() })
+	g.until(t, file, valueSetOf("v", url, "3"), func() bool { return !failed() })
 	g.wantCodes(t, url, "3")
 }
 
 // until writes a file, reloads the definitions, and waits until there returns true.
 func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	t.Helper()
-	gatewaytest.Put(t, file, content)
+	gatewaytest.ReplaceFile(t, file, content)
 	expand.RefreshDefinitions(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -259,12 +259,12 @@ func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 
 // A write that a backend rejects does not invalidate the cache. A write that failed may have been
 // applied and does invalidate it.
-func TestRefusedWriteEndsNothing(t *testing.T) {
-	server := newScripted("good")
+func TestRejectedWriteInvalidatesNothing(t *testing.T) {
+	server := newScriptedServer("good")
 	g := frontGateway(t, "ttl 1h", server)
-	h := gatewaytest.HandlerOf[*expand.Expand](t, frontGateway(t, "ttl 2h", server).Context)
+	h := gatewaytest.FindHandler[*expand.Expand](t, frontGateway(t, "ttl 2h", server).Context)
 	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
-		gatewaytest.Read(t, g.askFor(foreign, ""))
+		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
 		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
 		w := httptest.NewRecorder()
@@ -272,7 +272,7 @@ func TestRefusedWriteEndsNothing(t *testing.T) {
 			t.Errorf("answered %d, %v", w.Code, err)
 		}
 		asked := server.asked.Load()
-		if gatewaytest.Read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
+		if gatewaytest.ReadBody(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
 			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
 		}
 	}
@@ -280,10 +280,10 @@ func TestRefusedWriteEndsNothing(t *testing.T) {
 
 // The admin API invalidates all responses, those of a value set, or those with concepts of a code
 // system.
-func TestPurgeEndsAnswers(t *testing.T) {
+func TestPurgeInvalidatesExpansions(t *testing.T) {
 	const a, b = "http://x.example/purge-a", "http://x.example/purge-b"
-	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+listing("a", a, "1")+`},{"resource":`+
-		strings.ReplaceAll(listing("b", b, "2"), "http://x.example/cs", "http://x.example/cs2")+`}]}`)
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+valueSetOf("a", a, "1")+`},{"resource":`+
+		strings.ReplaceAll(valueSetOf("b", b, "2"), "http://x.example/cs", "http://x.example/cs2")+`}]}`)
 	g := frontGateway(t, "core off\ndefinitions "+file, http.NotFoundHandler())
 	for query, ended := range map[string][]bool{
 		"": {true, true}, "?url=" + a: {true, false}, "?url=" + b + "|1": {false, true}, "?system=http://x.example/cs2": {false, true}, "?system=http://x.example/other": {false, false},
@@ -303,13 +303,13 @@ func TestPurgeEndsAnswers(t *testing.T) {
 
 func (g *gateway) write(t *testing.T, method, reference, body string) {
 	t.Helper()
-	if response := g.Ask(method, "/fhir/R4/"+reference, body, "Content-Type", "application/fhir+json"); response.StatusCode >= 300 {
-		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, gatewaytest.Read(t, response))
+	if response := g.Do(method, "/fhir/R4/"+reference, body, "Content-Type", "application/fhir+json"); response.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, gatewaytest.ReadBody(t, response))
 	}
 }
 
-// listing returns a value set of codes and of imported value sets.
-func listing(id, url, codes string, imports ...string) string {
+// valueSetOf returns a value set of codes and of imported value sets.
+func valueSetOf(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
 		includes = append(includes, fmt.Sprintf(`{"system":"http://x.example/cs","concept":[{"code":%q}]}`, code))
@@ -323,7 +323,7 @@ func listing(id, url, codes string, imports ...string) string {
 func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status string) {
 	t.Helper()
 	response := g.Get(expandPath(url), "")
-	body := gatewaytest.Read(t, response)
+	body := gatewaytest.ReadBody(t, response)
 	return expandedCodes(t, body), response.Header.Get("Cache-Status")
 }
 
@@ -347,21 +347,21 @@ func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway
 	return newGateway(t, strings.Replace(frontCaddyfile(settings, gatewaytest.Backend(t, backend)), "{\n", app, 1))
 }
 
-// elsewhere is another gateway with the same store.
-type elsewhere struct {
+// otherGateway is another gateway with the same store.
+type otherGateway struct {
 	*expand.Peers
 	ended chan dispatch.Invalidation
 }
 
-func newElsewhere(t *testing.T, server *testServer) elsewhere {
-	e := elsewhere{ended: make(chan dispatch.Invalidation, 100)}
+func newOtherGateway(t *testing.T, server *testServer) otherGateway {
+	e := otherGateway{ended: make(chan dispatch.Invalidation, 100)}
 	shared := server.gateway("elsewhere")
 	e.Peers = expand.NewPeers(shared, func(one dispatch.Invalidation) { e.ended <- one }, slog.New(slog.DiscardHandler))
 	go func() { _ = shared.Subscribe(t.Context(), e.HandleUpdate) }()
 	return e
 }
 
-func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Invalidation) bool) {
+func (e otherGateway) want(t *testing.T, what string, wrong func(dispatch.Invalidation) bool) {
 	t.Helper()
 	select {
 	case ended := <-e.ended:
@@ -375,7 +375,7 @@ func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Invalidat
 
 // A write through this gateway and an invalidation by its operator invalidate the caches of other gateways, and vice versa.
 func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests invalidate cached responses
-	testServer, backend := newTestServer(t), newScripted("good")
+	testServer, backend := newTestServer(t), newScriptedServer("good")
 	g := sharedGateway(t, "ttl 1h", backend)
 	app, err := g.Context.App("fhir")
 	if err != nil {
@@ -384,24 +384,24 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 	if err := app.(*App).startStores(); err != nil {
 		t.Fatal(err)
 	}
-	other := newElsewhere(t, testServer)
-	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	other := newOtherGateway(t, testServer)
+	g.write(t, http.MethodPut, "ValueSet/1", valueSetOf("1", foreign, "new"))
 	for range 2 { // once when the response starts, and once after it
-		other.want(t, "a write", func(e dispatch.Invalidation) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
+		other.want(t, "a write", func(e dispatch.Invalidation) bool { return fmt.Sprint(e.Definitions) != "[ValueSet/1 "+foreign+"]" })
 	}
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
 		t.Fatal(err)
 	}
 	other.want(t, "a wish", func(e dispatch.Invalidation) bool { return e.CodeSystem != "http://x.example/cs" })
 
-	gatewaytest.Read(t, g.askFor(foreign, ""))
+	gatewaytest.ReadBody(t, g.askFor(foreign, ""))
 	asked := backend.asked.Load()
-	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
+	if gatewaytest.ReadBody(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
 		t.Fatal("nothing is cached")
 	}
 	other.Announce(dispatch.Invalidation{ValueSet: foreign})
 	for end := time.Now().Add(20 * time.Second); backend.asked.Load() == asked && time.Now().Before(end); {
-		gatewaytest.Read(t, g.askFor(foreign, ""))
+		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
 	}
 	if backend.asked.Load() == asked {
 		t.Error("what was ended elsewhere is still used")
@@ -411,13 +411,13 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 // Without the store, writes and expansions still work.
 func TestSharedExpansionsWithoutStore(t *testing.T) {
 	t.Parallel()
-	server, backend := newTestServer(t), newScripted("good")
+	server, backend := newTestServer(t), newScriptedServer("good")
 	server.SetDown(true)
 	g := sharedGateway(t, "ttl 1h", backend)
-	gatewaytest.Read(t, g.askFor(foreign, ""))
-	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+	g.write(t, http.MethodPut, "ValueSet/1", valueSetOf("1", foreign, "new"))
 	asked := backend.asked.Load()
-	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() == asked {
+	if gatewaytest.ReadBody(t, g.askFor(foreign, "")); backend.asked.Load() == asked {
 		t.Error("the write ended nothing here")
 	}
 }

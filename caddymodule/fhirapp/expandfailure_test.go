@@ -48,13 +48,13 @@ func TestServerFails(t *testing.T) {
 // failedServer is a failing server behind a gateway.
 type failedServer struct {
 	name    string
-	server  *scripted
+	server  *scriptedServer
 	gateway *gateway
 }
 
 func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 	t.Helper()
-	f := &failedServer{name: fmt.Sprintf("%s %s stale %t", who, mode, stale), server: newScripted("good at once only")}
+	f := &failedServer{name: fmt.Sprintf("%s %s stale %t", who, mode, stale), server: newScriptedServer("good at once only")}
 	settings, backend := "timeout 1m", http.Handler(f.server)
 	if mode == "hanging" { // long enough for the first responses on a busy machine
 		settings = "timeout 1s"
@@ -72,7 +72,7 @@ func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 
 func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
 	g := &gateway{Gateway: f.gateway.Gateway, t: t}
-	first := gatewaytest.Read(t, g.askFor(foreign, ""))
+	first := gatewaytest.ReadBody(t, g.askFor(foreign, ""))
 	checkCodes(t, first, "theirs")
 	f.server.mode.Store(mode)
 	another := make(chan *http.Response, 1)
@@ -80,14 +80,14 @@ func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
 	response := g.askFor(foreign, "")
 	cacheStatus := response.Header.Get("Cache-Status")
 	if stale {
-		if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
+		if got := gatewaytest.ReadBody(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
 			t.Errorf("%d %s: %s", response.StatusCode, cacheStatus, got)
 		}
-	} else if g.Outcome(response); response.StatusCode != status {
+	} else if g.DecodeOutcome(response); response.StatusCode != status {
 		t.Errorf("%d, want %d", response.StatusCode, status)
 	}
 	response = <-another
-	if g.Outcome(response); response.StatusCode != status {
+	if g.DecodeOutcome(response); response.StatusCode != status {
 		t.Errorf("another: %d, want %d", response.StatusCode, status)
 	}
 	f.server.mode.Store("good")
@@ -107,7 +107,7 @@ func (g *gateway) recovered(url string) string {
 	defer again.Stop()
 	for range 100 {
 		response := g.askFor(url, "")
-		text := gatewaytest.Read(g.t, response)
+		text := gatewaytest.ReadBody(g.t, response)
 		if response.StatusCode == http.StatusOK && !strings.Contains(response.Header.Get("Cache-Status"), "stale") {
 			return text
 		}
@@ -120,7 +120,7 @@ func (g *gateway) recovered(url string) string {
 // Informational responses and trailers are not part of the response and do no harm.
 func TestHintsAndTrailers(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
-		server := newScripted("hints and trailers")
+		server := newScriptedServer("hints and trailers")
 		settings, backend := "ttl 1h", http.Handler(server)
 		if who == "upstream" {
 			settings, backend = "upstream "+terminologyServer(t, server), http.NotFoundHandler()
@@ -128,7 +128,7 @@ func TestHintsAndTrailers(t *testing.T) {
 		g := frontGateway(t, settings, backend)
 		for range 3 {
 			response := g.askFor(foreign, "")
-			checkCodes(t, gatewaytest.Read(t, response), "theirs")
+			checkCodes(t, gatewaytest.ReadBody(t, response), "theirs")
 			if response.StatusCode != http.StatusOK || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
 				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
 			}
@@ -143,8 +143,8 @@ func TestHintsAndTrailers(t *testing.T) {
 // disconnects does not count as a failure.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	server := newScripted("hanging")
-	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good")), server)
+	server := newScriptedServer("hanging")
+	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScriptedServer("good")), server)
 	if response := g.Get("/fhir/R4/ValueSet/1/$expand", "", "Cache-Control", "no-store"); response.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("past the cache: %d", response.StatusCode)
 	}
@@ -155,15 +155,15 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// scripted is a FHIR server that responds to $expand according to its mode and counts the requests.
-type scripted struct {
+// scriptedServer is a FHIR server that responds to $expand according to its mode and counts the requests.
+type scriptedServer struct {
 	mode  atomic.Value // a string
 	asked atomic.Int64
 	gate  chan struct{} // nil: respond immediately
 }
 
-func newScripted(mode string) *scripted {
-	s := new(scripted)
+func newScriptedServer(mode string) *scriptedServer {
+	s := new(scriptedServer)
 	s.mode.Store(mode)
 	return s
 }
@@ -173,7 +173,7 @@ func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
 
-func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked.Add(1)
 	if s.gate != nil {
 		<-s.gate

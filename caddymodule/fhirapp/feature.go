@@ -81,7 +81,7 @@ type CheckedFeature interface {
 // ClientSource is a feature that stores clients. An [EntryManager] lists, approves and removes them. Methods that change a
 // client return [client.ErrNotRegistered] for a client of another source.
 type ClientSource interface {
-	Registered(ctx context.Context) ([]client.RegisteredClient, error)      // all clients; the error reports unreadable ones
+	ListClients(ctx context.Context) ([]client.RegisteredClient, error)     // all clients; the error reports unreadable ones
 	Approve(ctx context.Context, id string) error                           // activates the client with its current metadata
 	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the secret
 	Remove(ctx context.Context, id string) error                            // removes the client and revokes its tokens
@@ -99,9 +99,9 @@ type ServerUpdater interface {
 	// Run updates the server from the start of the app until ctx is canceled.
 	Run(ctx context.Context)
 
-	// Problem returns why the latest update failed; nil if it succeeded. It does not block. The gateway is not ready while
+	// UpdateError returns why the latest update failed; nil if it succeeded. It does not block. The gateway is not ready while
 	// Problem returns an error other than [store.ErrUnavailable], which the store reports itself.
-	Problem() error
+	UpdateError() error
 
 	// Hint returns the command with which operators add a client to the running server, for log messages.
 	Hint() string
@@ -110,10 +110,10 @@ type ServerUpdater interface {
 // An Entry is a client or user, regardless of where it was added. Secrets and hashes are left out.
 type Entry struct {
 	Name            string    `json:"name"`                    // client_id, or user name
-	From            string    `json:"from"`                    // configuration, store or registration
-	Since           time.Time `json:"since,omitzero"`          // time when the entry was added
+	Origin          string    `json:"from"`                    // configuration, store or registration
+	AddedAt         time.Time `json:"since,omitzero"`          // time when the entry was added
 	PendingApproval bool      `json:"waits,omitempty"`         // whether the client awaits approval
-	Has             bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
+	HasSecret       bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
 	Problem         string    `json:"problem,omitempty"`       // why the entry is not active
 	Secret          string    `json:"client_secret,omitempty"` // new secret, which is shown only once
 	Config          any       `json:"config,omitempty"`        // in the format of the JSON configuration
@@ -153,21 +153,21 @@ func FeatureOf[F any](a *App) (feature F, ok bool) {
 	return feature, ok
 }
 
-// Retained returns a value that survives reloads as long as the configurations keep their signing keys in the same place and have
+// RetainedValue returns a value that survives reloads as long as the configurations keep their signing keys in the same place and have
 // the same store. Each type and store has one value.
-func Retained[T any](a *App) *T {
-	value, _ := a.state.retained.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
+func RetainedValue[T any](a *App) *T {
+	value, _ := a.state.retainedValues.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
 	return value.(*T)
 }
 
 type retainedKey struct {
-	of    reflect.Type
-	store string // configuration of the store
+	valueType reflect.Type
+	store     string // configuration of the store
 }
 
-// EachStarted calls do with each started app: two during a reload, otherwise one. Metrics cover these apps.
-func EachStarted(do func(*App)) {
-	appsInUse.Range(func(app, _ any) bool {
+// ForEachStarted calls do with each started app: two during a reload, otherwise one. Metrics cover these apps.
+func ForEachStarted(do func(*App)) {
+	startedApps.Range(func(app, _ any) bool {
 		do(app.(*App))
 		return true
 	})
@@ -240,17 +240,17 @@ func (a *App) SharedStore() store.Store {
 	return a.stores.Durable
 }
 
-// couldBeGranted reports whether a configured client or a self-registered client could be granted a scope. Clients that a
+// mayBeGranted reports whether a configured client or a self-registered client could be granted a scope. Clients that a
 // feature adds itself, such as that of the launch page, do not count.
-func couldBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool {
+func mayBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool {
 	if slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
 		return true
 	}
-	return slices.ContainsFunc(clientSourcesOf(c), func(s client.Source) bool { return slices.ContainsFunc(s.Any().Scopes, is) })
+	return slices.ContainsFunc(clientSources(c), func(s client.Source) bool { return slices.ContainsFunc(s.MostPermissive().Scopes, is) })
 }
 
-// clientSourcesOf returns the features that are client sources.
-func clientSourcesOf(c *authorize.Config) (sources []client.Source) {
+// clientSources returns the features that are client sources.
+func clientSources(c *authorize.Config) (sources []client.Source) {
 	for _, f := range c.Features {
 		if source, ok := f.(client.Source); ok {
 			sources = append(sources, source)

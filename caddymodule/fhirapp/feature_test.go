@@ -44,7 +44,7 @@ func (u *testUpdater) Run(ctx context.Context) {
 	close(u.ran)
 }
 
-func (u *testUpdater) Problem() error { return u.problem }
+func (u *testUpdater) UpdateError() error { return u.problem }
 
 func (*testUpdater) Hint() string { return "caddy test-add" }
 
@@ -84,7 +84,7 @@ func TestServerUpdater(t *testing.T) {
 		want    string
 	}{{nil, ""}, {store.ErrUnavailable, ""}, {errors.New("damaged"), "failed"}} {
 		updater.problem = tt.problem
-		answer, err := readinessOf(t.Context(), app.ctx)
+		answer, err := checkReadiness(t.Context(), app.ctx)
 		if err != nil || answer.Parts["clients and people"] != tt.want {
 			t.Errorf("%v: %+v, %v", tt.problem, answer, err)
 		}
@@ -108,7 +108,7 @@ func TestHint(t *testing.T) {
 	t.Parallel()
 	for _, updater := range []ServerUpdater{nil, new(testUpdater)} {
 		var text bytes.Buffer
-		warnWithoutClients(slog.New(slog.NewTextHandler(&text, nil)), updater, new(authorize.Config))
+		warnNoClients(slog.New(slog.NewTextHandler(&text, nil)), updater, new(authorize.Config))
 		if strings.Contains(text.String(), "(client in the Caddyfile, or caddy test-add)") != (updater != nil) {
 			t.Errorf("%T: %s", updater, &text)
 		}
@@ -119,16 +119,16 @@ func TestHint(t *testing.T) {
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	type value int
-	folder := gatewaytest.Folder(t)
+	folder := gatewaytest.StorageFolder(t)
 	retained := func(folder string, edit ...string) *value {
 		app, err := newGatewayAt(t, gatewaytest.ExampleText(t, edit...), folder).Context.App("fhir")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Retained[value](app.(*App))
+		return RetainedValue[value](app.(*App))
 	}
 	before := retained(folder)
-	if after, other := retained(folder), retained(gatewaytest.Folder(t)); after != before || other == before {
+	if after, other := retained(folder), retained(gatewaytest.StorageFolder(t)); after != before || other == before {
 		t.Errorf("%p after a reload, %p before, %p with other keys", after, before, other)
 	}
 	if inMemory := retained(folder, "\t\tclient demo-app {", "\t\tstore memory\n\t\tclient demo-app {"); inMemory == before {

@@ -57,46 +57,46 @@ func (r *Revalidation) settings() (s people.Revalidation) {
 	case r.Off:
 		s.Interval = -1
 	default:
-		s = people.Revalidation{Interval: time.Duration(r.Interval), Outage: time.Duration(r.Outage)}
+		s = people.Revalidation{Interval: time.Duration(r.Interval), MaxOutage: time.Duration(r.Outage)}
 	}
 	return s
 }
 
 // parse parses the interval and an optional outage, or the word off.
 func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
-	err := option.OrOff(&r.Off, option.UpToTwo(option.ParseDuration(&r.Interval), option.ParseDuration(&r.Outage)))(d)
+	err := option.OrOff(&r.Off, option.OneOrTwoWords(option.ParseDuration(&r.Interval), option.ParseDuration(&r.Outage)))(d)
 	if err != nil {
 		return err
 	}
 	return option.WithLine(d, r.settings().Check())
 }
 
-// resolved returns the provider for package authorize, with the placeholders of its credentials replaced.
-func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
+// resolve returns the provider for package authorize, with the placeholders of its credentials replaced.
+func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	if err := p.checkKind(); err != nil {
-		return none, fmt.Errorf("kind: %w", err)
+		return zero, fmt.Errorf("kind: %w", err)
 	}
-	c := p.complete()
+	c := p.withDefaults()
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret}); err != nil {
-		return none, err
+		return zero, err
 	}
 	config, err := p.TLS.ClientConfig()
 	c.Transport = relyingparty.Transport(config)
 	return c, err
 }
 
-// complete returns the provider with the defaults of its kind.
-func (p *IdentityProvider) complete() people.IdentityProvider {
+// withDefaults returns the provider with the defaults of its kind.
+func (p *IdentityProvider) withDefaults() people.IdentityProvider {
 	c := p.IdentityProvider
 	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
-	providerKinds[p.Kind].complete(&c)
+	providerKinds[p.Kind].applyDefaults(&c)
 	return c
 }
 
 // parse parses an identity provider.
 func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
 	var err error
-	if p.Key, p.Kind, err = option.OneOrTwo(d); err == nil {
+	if p.Key, p.Kind, err = option.ParseOneOrTwo(d); err == nil {
 		err = option.WithLine(d, cmp.Or(people.CheckProviderKey(p.Key), p.checkKind(), checkKey(p.Key)))
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(relyingparty.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
 		"domains":             option.Words(&p.Domains, people.CheckDomain),
-		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
+		"claim":               option.Pair(&p.Claims, func(claim, _ string) error { return people.CheckMappedClaim(claim) }),
 		"sub":                 option.Word(&p.Sub, nil),
 		"sub_issuer":          option.Word(&p.SubIssuer, relyingparty.CheckIssuer),
 		"acr_map":             option.Pair((*map[string]string)(&p.ACRMap), people.CheckMappedACR),
@@ -119,8 +119,8 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"allow":               p.parseAllow,
 		"fhir_user_search":    p.parseSearch,
 		"token_claim":         option.ClaimNames(&p.TokenClaims, tokenclaim.CheckAll),
-		"link":                option.Only("email", &p.LinkEmail),
-		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
+		"link":                option.SingleValue("email", &p.LinkEmail),
+		"keep_upstream_token": option.Flag(&p.KeepUpstreamToken),
 		"revalidate":          p.parseRevalidate,
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
@@ -166,7 +166,7 @@ func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 	var rule people.AllowRule
-	if err := option.Two(&rule.Claim, &rule.Value)(d); err != nil {
+	if err := option.TwoWords(&rule.Claim, &rule.Value)(d); err != nil {
 		return err
 	}
 	p.Allow = append(p.Allow, rule)
@@ -177,11 +177,11 @@ const kindGoogle = "google"
 
 // providerKind contains the defaults for providers of a kind. Options override them.
 type providerKind struct {
-	name, issuer  string            // name and issuer of the only provider of this kind
-	claims        map[string]string // upstream claim by our claim
-	acrMap        map[string]string // our acr class by upstream acr
-	acrClaim      string            // name of the claim used instead of acr
-	selectAccount bool              // reports support of prompt=select_account, regardless of discovery
+	name, issuer          string            // name and issuer of the only provider of this kind
+	claims                map[string]string // upstream claim by our claim
+	acrMap                map[string]string // our acr class by upstream acr
+	acrClaim              string            // name of the claim used instead of acr
+	supportsSelectAccount bool              // reports support of prompt=select_account, regardless of discovery
 }
 
 // providerKinds are all kinds. Values that each site names itself, such as groups of Auth0 or policies of PingFederate, have
@@ -191,19 +191,19 @@ var providerKinds = map[string]providerKind{
 	// The levels of the Keycloak guide. Without levels, Keycloak returns acr 1 even after two factors, so 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
 	// acrs are the authentication contexts of conditional access, numbered by each site.
-	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", selectAccount: true},
+	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", supportsSelectAccount: true},
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
-	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", selectAccount: true},
+	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", supportsSelectAccount: true},
 	"auth0":    {acrMap: map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}},
 	"ping":     {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // PingOne's own policies
 }
 
 var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping")
 
-// complete sets the options that are not configured.
-func (k providerKind) complete(c *people.IdentityProvider) {
+// applyDefaults sets the options that are not configured.
+func (k providerKind) applyDefaults(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
-	c.ACRClaim, c.SelectAccount = k.acrClaim, k.selectAccount
+	c.ACRClaim, c.SelectAccount = k.acrClaim, k.supportsSelectAccount
 	c.ACRMap = mergeClaims(k.acrMap, c.ACRMap)
 	if c.Claims["email"] == "" { // otherwise email_verified of the kind does not apply
 		c.Claims = mergeClaims(k.claims, c.Claims)
@@ -211,11 +211,11 @@ func (k providerKind) complete(c *people.IdentityProvider) {
 }
 
 // mergeClaims returns the defaults of a kind, overridden by the configured values.
-func mergeClaims(known, said map[string]string) map[string]string {
-	if known == nil {
-		return said
+func mergeClaims(defaults, configured map[string]string) map[string]string {
+	if defaults == nil {
+		return configured
 	}
-	known = maps.Clone(known)
-	maps.Copy(known, said)
-	return known
+	defaults = maps.Clone(defaults)
+	maps.Copy(defaults, configured)
+	return defaults
 }

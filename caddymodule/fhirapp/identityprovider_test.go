@@ -30,7 +30,7 @@ func TestProviderKinds(t *testing.T) {
 		"Auth0":                       {IdentityProvider{Kind: "auth0"}, map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}, none, "", ""},
 		"PingOne":                     {IdentityProvider{Kind: "ping"}, map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}, none, "", ""},
 	} {
-		got := tt.said.complete()
+		got := tt.said.withDefaults()
 		if !maps.Equal(got.ACRMap, tt.acrs) || !maps.Equal(got.Claims, tt.claims) || got.ACRClaim != tt.acrClaim || got.Name != tt.name {
 			t.Errorf("%s: %v, %v, %q, %q", name, got.ACRMap, got.Claims, got.ACRClaim, got.Name)
 		}

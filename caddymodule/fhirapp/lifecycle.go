@@ -31,26 +31,26 @@ import (
 // Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage, because `caddy
 // validate` must not change anything.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger, a.events = ctx, fhirbase.NewLogger(ctx, "fhir"), audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger))
-	a.closeHealth = func() error { return nil }
+	a.ctx, a.logger, a.auditLog = ctx, fhirbase.NewLogger(ctx, "fhir"), audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger))
+	a.releaseHealthPort = func() error { return nil }
 	if err := a.check(); err != nil {
 		return err
 	}
-	place := keyPlace(a)
+	location := keysLocation(a)
 	if err := a.provisionStores(ctx); err != nil {
 		return err
 	}
 	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
-	if err := a.loadKeys(place); err != nil {
+	if err := a.loadKeys(location); err != nil {
 		return err
 	}
 	config, err := a.serverConfig()
 	if err != nil {
 		return err
 	}
-	config.Checks = Retained[revalidation.Checks](a)
+	config.Checks = RetainedValue[revalidation.Checks](a)
 	server, err := authorize.New(config)
 	if err != nil {
 		return err
@@ -62,10 +62,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.listenForExit(ctx); err != nil {
 		return err
 	}
-	warnWithoutClients(a.logger, a.updater, &config)
-	warnOfClients(a.logger, a.Issuer, config.Clients)
-	warnOfPeople(a.logger, a, &config)
-	_, err = placement.Checks(ctx)
+	warnNoClients(a.logger, a.updater, &config)
+	warnAboutClients(a.logger, a.Issuer, config.Clients)
+	warnMissingFHIRUser(a.logger, a, &config)
+	_, err = placement.LoadSites(ctx)
 	return err
 }
 
@@ -90,7 +90,7 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.Warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
+	a.stores.LogWarnings(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
 	return nil
 }
 
@@ -99,12 +99,12 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 func (a *App) Start() (err error) {
 	processStart()
 	if a.Health != "" {
-		if _, a.closeHealth, err = useHealthPort(a.Health, healthHandler(caddy.ActiveContext)); err != nil {
+		if _, a.releaseHealthPort, err = acquireHealthPort(a.Health, healthHandler(caddy.ActiveContext)); err != nil {
 			return err
 		}
 	}
 	if err := a.startStores(); err != nil {
-		return errors.Join(err, a.closeHealth())
+		return errors.Join(err, a.releaseHealthPort())
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	var running sync.WaitGroup
@@ -112,7 +112,7 @@ func (a *App) Start() (err error) {
 	if a.updater != nil {
 		running.Go(func() { a.updater.Run(ctx) })
 	}
-	a.ending = func() { cancel(); running.Wait() }
+	a.stopBackground = func() { cancel(); running.Wait() }
 	go func() {
 		a.prepareKeys()
 		a.keys.Watch(a.ctx)
@@ -122,44 +122,44 @@ func (a *App) Start() (err error) {
 
 // liveServer is the current authorization server with its background work.
 type liveServer struct {
-	inForce atomic.Pointer[authorize.Server]
+	current atomic.Pointer[authorize.Server]
 
-	mu      sync.Mutex         // held while the server is replaced
-	ctx     context.Context    // of the background work; nil before the app starts
-	end     context.CancelFunc // stops the background work of the current server
-	running sync.WaitGroup
+	mu         sync.Mutex         // held while the server is replaced
+	ctx        context.Context    // of the background work; nil before the app starts
+	cancel     context.CancelFunc // stops the background work of the current server
+	background sync.WaitGroup
 }
 
 // replace makes s the current server and replaces the background work of its predecessor.
 func (l *liveServer) replace(s *authorize.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inForce.Store(s)
-	l.begin()
+	l.current.Store(s)
+	l.restart()
 }
 
 // run does the background work until ctx is canceled.
 func (l *liveServer) run(ctx context.Context) {
 	l.mu.Lock()
 	l.ctx = ctx
-	l.begin()
+	l.restart()
 	l.mu.Unlock()
 	<-ctx.Done()
-	l.running.Wait()
+	l.background.Wait()
 }
 
-// begin stops the background work of the previous server and starts that of the current server. It requires the lock.
-func (l *liveServer) begin() {
+// restart stops the background work of the previous server and starts that of the current server. It requires the lock.
+func (l *liveServer) restart() {
 	if l.ctx == nil || l.ctx.Err() != nil {
 		return
 	}
-	if l.end != nil {
-		l.end()
+	if l.cancel != nil {
+		l.cancel()
 	}
 	ctx, end := context.WithCancel(l.ctx)
-	l.end = end
-	server := l.inForce.Load()
-	l.running.Go(func() { server.Run(ctx) })
+	l.cancel = end
+	server := l.current.Load()
+	l.background.Go(func() { server.Run(ctx) })
 }
 
 // prepareKeys loads the signing keys, or creates them.
@@ -178,9 +178,9 @@ func (a *App) startStores() error {
 		return err
 	}
 	a.stores.RecordDataLoss(func() bool { // if keys exist, tokens were issued, so the file of the store must have existed
-		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysName(a.Issuer))
+		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysStorageName(a.Issuer))
 	})
-	appsInUse.Store(a, nil)
+	startedApps.Store(a, nil)
 	return nil
 }
 
@@ -188,20 +188,20 @@ func (a *App) startStores() error {
 // process exits, the latter two are deferred: Caddy stops its apps in any order, so its servers may accept requests for
 // their shutdown_delay, while the health port shows load balancers that this gateway is stopping.
 func (a *App) Stop() error {
-	a.events.Flush()
+	a.auditLog.Flush()
 	if caddy.Exiting() {
-		caddy.OnExit(func(context.Context) { _ = end(a) })
+		caddy.OnExit(func(context.Context) { _ = shutDown(a) })
 		return nil
 	}
-	return end(a)
+	return shutDown(a)
 }
 
-func end(a *App) error {
-	if a.ending != nil {
-		a.ending()
+func shutDown(a *App) error {
+	if a.stopBackground != nil {
+		a.stopBackground()
 	}
-	a.events.Flush()
-	return a.closeHealth()
+	a.auditLog.Flush()
+	return a.releaseHealthPort()
 }
 
 // listenForExit notifies the stores that the process exits. Stop would be too late: Caddy sometimes stops its servers first,
@@ -219,18 +219,18 @@ type exitHandler struct{ stores *stores.Set }
 // Handle implements caddyevents.Handler. It ignores reloads, which stop the previous configuration too.
 func (h exitHandler) Handle(context.Context, caddy.Event) error {
 	if caddy.Exiting() {
-		h.stores.Stopping()
+		h.stores.PrepareShutdown()
 	}
 	return nil
 }
 
 // Cleanup releases the keys if Provision acquired them.
 func (a *App) Cleanup() error {
-	appsInUse.Delete(a)
-	if a.pooled == "" {
+	startedApps.Delete(a)
+	if a.stateKey == "" {
 		return nil
 	}
-	_, err := statesInUse.Delete(a.pooled)
+	_, err := reloadStates.Delete(a.stateKey)
 	return err
 }
 
@@ -243,7 +243,7 @@ var (
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
-	if c.Branding, err = a.Branding.resolved(); err != nil {
+	if c.Branding, err = a.Branding.resolve(); err != nil {
 		return c, err
 	}
 	if err := a.resolve(&c); err != nil {
@@ -255,21 +255,21 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 // resolve replaces the placeholders of secrets in copies, because the configuration that Caddy shows and saves must keep the placeholders.
 func (a *App) resolve(c *authorize.Config) error {
 	for _, u := range a.Users {
-		user, err := u.resolved(a.logger)
+		user, err := u.resolve(a.logger)
 		if err != nil {
 			return fmt.Errorf("user %q: %w", u.Name, err)
 		}
 		c.Users = append(c.Users, user)
 	}
 	for _, configured := range a.Clients {
-		client, err := configured.resolved()
+		client, err := configured.resolve()
 		if err != nil {
 			return fmt.Errorf("client %q: %w", configured.ID, err)
 		}
 		c.Clients = append(c.Clients, client)
 	}
 	for _, p := range a.IdentityProviders {
-		provider, err := p.resolved()
+		provider, err := p.resolve()
 		if err != nil {
 			return fmt.Errorf("idp %q: %w", p.Key, err)
 		}
@@ -284,78 +284,80 @@ func (a *App) settings() authorize.Config {
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
-		SessionIdle:         time.Duration(a.SessionIdle),
+		SessionIdleTimeout:  time.Duration(a.SessionIdle),
 
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
-		Outages:                  func() []store.Outage { return outages(a.stores) },
+		Outages:                  func() []store.Outage { return recentOutages(a.stores) },
 
-		AuthorizePOST: a.AuthorizePOST, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		AuthorizePOST: a.AuthorizePOST, FrameAncestors: a.FrameAncestors, Records: &inProcessRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
-		IsHTTPS: requester.IsHTTPS, Logger: fhirerror.Limit(a.logger),
+		IsHTTPS: requester.IsHTTPS, Logger: fhirerror.LimitFailures(a.logger),
 	}
 }
 
 // processStart is the start time of the first configuration in this process.
 var processStart = sync.OnceValue(time.Now)
 
-// outages returns the latest periods without service: before this process started, and while a remote store was unavailable.
-func outages(s *stores.Set) []store.Outage {
+// recentOutages returns the latest periods without service: before this process started, and while a remote store was unavailable.
+func recentOutages(s *stores.Set) []store.Outage {
 	return append([]store.Outage{{EndedAt: processStart()}}, s.Outages()...)
 }
 
-// statesInUse keeps state of the previous configuration across reloads, by the location of the signing keys.
-var statesInUse = caddy.NewUsagePool()
+// reloadStates keeps state of the previous configuration across reloads, by the location of the signing keys.
+var reloadStates = caddy.NewUsagePool()
 
-type stateInUse struct {
-	keys     *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
-	retained sync.Map           // values of [Retained] by retainedKey
+type reloadState struct {
+	keys           *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
+	retainedValues sync.Map           // values of [RetainedValue] by retainedKey
 }
 
-func (*stateInUse) Destruct() error { return nil }
+func (*reloadState) Destruct() error { return nil }
 
 // loadKeys creates the keyring with the keys of the previous configuration at that location, and takes over its other state.
 // It does not read the keys from storage.
-func (a *App) loadKeys(place string) error {
+func (a *App) loadKeys(location string) error {
 	storage, err := keyStorage(a)
 	if err != nil {
 		return err
 	}
-	a.keys = keyring.New(storage, KeysName(a.Issuer), fhirerror.Limit(a.logger))
-	pooled, _, err := statesInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
-		return &stateInUse{keys: a.keys.InUse()}, nil
+	a.keys = keyring.New(storage, KeysStorageName(a.Issuer), fhirerror.LimitFailures(a.logger))
+	pooled, _, err := reloadStates.LoadOrNew(location, func() (caddy.Destructor, error) {
+		return &reloadState{keys: a.keys.KeysInUse()}, nil
 	})
 	if err != nil {
 		return err
 	}
-	a.pooled, a.state = place, pooled.(*stateInUse)
+	a.stateKey, a.state = location, pooled.(*reloadState)
 	a.keys.InheritKeys(a.state.keys)
 	return nil
 }
 
-var _ caddy.Destructor = (*stateInUse)(nil)
+var _ caddy.Destructor = (*reloadState)(nil)
 
 // keyStorage returns the storage of the signing keys: the durable store with store_key, and otherwise Caddy's storage.
 func keyStorage(a *App) (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
-		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
+		return keyring.LockingStorage{CertMagicStorage: a.ctx.Storage()}, nil
 	}
 	keys, err := sealingKeys(a.stores, a.StoreKeys)
-	return &sealedkeys.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
+	return &sealedkeys.Storage{Store: a.stores.Durable, Keys: keys, LegacyStorage: a.ctx.Storage()}, err
 }
 
-// keyPlace returns a string that identifies the location of the keys.
-func keyPlace(a *App) string {
-	place := storageSettings(a.ctx)
+// keysLocation returns a string that identifies the location of the keys.
+func keysLocation(a *App) string {
+	location := storageIdentity(a.ctx)
 	if len(a.StoreKeys) > 0 {
-		place += " " + string(a.StoreRaw)
+		location += " " + string(a.StoreRaw)
 	}
-	return place + " " + KeysName(a.Issuer)
+	return location + " " + KeysStorageName(a.Issuer)
 }
 
-// KeysName returns the name of an issuer's signing keys in Caddy's storage.
-func KeysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json" }
+// KeysStorageName returns the name of an issuer's signing keys in Caddy's storage.
+func KeysStorageName(issuer string) string {
+	return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json"
+}
 
 // sealingKeys returns the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {

@@ -34,7 +34,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
-			app, err := fhirbase.Find[*App](after.Context)
+			app, err := fhirbase.FindApp[*App](after.Context)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,9 +56,9 @@ const (
 	otherStoreKey = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 )
 
-// sharing returns the example with a durable store that several gateways of this process share, and
+// sharedStoreExample returns the example with a durable store that several gateways of this process share, and
 // further lines.
-func sharing(t *testing.T, path, lines string) string {
+func sharedStoreExample(t *testing.T, path, lines string) string {
 	const base = "fhir_base /fhir/R4"
 	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
 }
@@ -72,7 +72,7 @@ func (g *gateway) accepts(token string) bool {
 func TestStoreKey(t *testing.T) {
 	t.Setenv("STORE_KEY", storeKey)
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
-	with := sharing(t, path, "\n\t\tstore_key {env.STORE_KEY}")
+	with := sharedStoreExample(t, path, "\n\t\tstore_key {env.STORE_KEY}")
 	var token string
 	t.Run("one that is gone", func(t *testing.T) { token = newGatewayAt(t, with, folder).Token() })
 	for name, tt := range map[string]struct {
@@ -80,10 +80,10 @@ func TestStoreKey(t *testing.T) {
 		good      bool
 	}{
 		"another gateway":            {with, true},
-		"the key in the file":        {sharing(t, path, "\n\t\tstore_key "+storeKey), true},
-		"a new key behind it":        {sharing(t, path, "\n\t\tstore_key "+storeKey+" "+otherStoreKey), true},
-		"one with keys of its own":   {sharing(t, path, ""), false},
-		"one with another store key": {sharing(t, filepath.Join(t.TempDir(), "own.db"), "\n\t\tstore_key "+otherStoreKey), false},
+		"the key in the file":        {sharedStoreExample(t, path, "\n\t\tstore_key "+storeKey), true},
+		"a new key behind it":        {sharedStoreExample(t, path, "\n\t\tstore_key "+storeKey+" "+otherStoreKey), true},
+		"one with keys of its own":   {sharedStoreExample(t, path, ""), false},
+		"one with another store key": {sharedStoreExample(t, filepath.Join(t.TempDir(), "own.db"), "\n\t\tstore_key "+otherStoreKey), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if newGateway(t, tt.caddyfile).accepts(token) != tt.good {
@@ -101,8 +101,8 @@ func TestStoreKeyTakesOverKeys(t *testing.T) {
 	t.Parallel()
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
 	var token string
-	t.Run("before", func(t *testing.T) { token = newGatewayAt(t, sharing(t, path, ""), folder).Token() })
-	with := sharing(t, path, "\n\t\tstore_key "+storeKey)
+	t.Run("before", func(t *testing.T) { token = newGatewayAt(t, sharedStoreExample(t, path, ""), folder).Token() })
+	with := sharedStoreExample(t, path, "\n\t\tstore_key "+storeKey)
 	if !newGatewayAt(t, with, folder).accepts(token) {
 		t.Error("the token ended")
 	}
@@ -112,7 +112,7 @@ func TestStoreKeyTakesOverKeys(t *testing.T) {
 }
 
 // A started gateway checks the stored keys and restores those that the store has lost.
-func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
+func TestRunningGatewayRestoresLostKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const entry = "keyring:fhir/keys/x.example.json"

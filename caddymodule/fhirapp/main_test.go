@@ -20,7 +20,7 @@ import (
 //   - environment variables
 //   - the metrics, which TestMetrics and similar tests compare before and after
 //   - the memory store, in which tests of admin*_test.go, commands_test.go and store_test.go revoke the sessions and grants of
-//     alice or set the capacity, and in which TestLogsTellNoSecret enters wrong passwords for alice
+//     alice or set the capacity, and in which TestLogsContainNoSecret enters wrong passwords for alice
 //   - the expansion caches, which the admin API clears and counts, and in which every write to a ValueSet or CodeSystem
 //     invalidates responses
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
@@ -40,11 +40,11 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 
 func newGateway(t testing.TB, caddyfile string) *gateway {
 	t.Helper()
-	return newGatewayAt(t, caddyfile, gatewaytest.Folder(t))
+	return newGatewayAt(t, caddyfile, gatewaytest.StorageFolder(t))
 }
 
 // newGatewayAt starts a gateway with its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
-	return &gateway{gatewaytest.NewAt(t, caddyfile, folder), t}
+	return &gateway{gatewaytest.NewInFolder(t, caddyfile, folder), t}
 }

@@ -159,9 +159,9 @@ func (c *fakeCache) Statistics() dispatch.Statistics { return c.statistics }
 // addCache registers a cache with the metrics and the admin API.
 func addCache(t *testing.T, key string, c *fakeCache) {
 	t.Helper()
-	expand.Caches.LoadOrStore(key, c)
+	expand.CachePool.LoadOrStore(key, c)
 	t.Cleanup(func() {
-		if _, err := expand.Caches.Delete(key); err != nil {
+		if _, err := expand.CachePool.Delete(key); err != nil {
 			t.Error(err)
 		}
 	})
@@ -189,14 +189,14 @@ func TestCacheMetrics(t *testing.T) {
 }
 
 // Counters of a cache continue when a reload with other settings creates a new cache.
-func TestCacheCountersGoOn(t *testing.T) {
-	address := gatewaytest.Backend(t, newScripted("good"))
+func TestCacheCountersContinue(t *testing.T) {
+	address := gatewaytest.Backend(t, newScriptedServer("good"))
 	g := newGateway(t, frontCaddyfile("ttl 1h", address))
 	for range 3 {
-		gatewaytest.Read(t, g.askFor(foreign, ""))
+		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
 	}
 	before := g.series()
-	if err := gatewaytest.HandlerOf[*expand.Expand](t, g.Context).Cleanup(); err != nil {
+	if err := gatewaytest.FindHandler[*expand.Expand](t, g.Context).Cleanup(); err != nil {
 		t.Fatal(err)
 	}
 	after := newGateway(t, frontCaddyfile("ttl 2h", address)).series()
@@ -212,13 +212,13 @@ func TestCacheCountersGoOn(t *testing.T) {
 
 // preflight sends the preflight request that a browser would send.
 func (g *gateway) preflight(path, origin string) *http.Response {
-	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
+	return g.Do(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }
 
 // The entries and limits of the stores and of the guard's cache are exported.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
-	app, err := fhirbase.Find[*App](g.Context)
+	app, err := fhirbase.FindApp[*App](g.Context)
 	if err == nil {
 		err = app.startStores()
 	}
@@ -299,8 +299,8 @@ func (g *gateway) use() {
 	g.Gateway = g.NewBrowser()
 	token = g.Token()
 	for _, path := range []string{"/Patient/1", "/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "/ValueSet/$expand?url=" + unlisted} {
-		gatewaytest.Read(g.t, g.Get("/fhir/R4"+path, token))
-		gatewaytest.Read(g.t, g.Get("/fhir/R4"+path, ""))
+		gatewaytest.ReadBody(g.t, g.Get("/fhir/R4"+path, token))
+		gatewaytest.ReadBody(g.t, g.Get("/fhir/R4"+path, ""))
 	}
 }
 
@@ -441,7 +441,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 			query := inGrafana.Replace(target.Expr)
 			for g.use(); ; g.use() { // rates need a counter that increases between two scrapes
 				series, err := askPrometheus(t.Context(), address, query)
-				if series > 0 || err == nil && ofFeature(target.Expr) {
+				if series > 0 || err == nil && isFeatureMetric(target.Expr) {
 					break
 				}
 				if time.Now().After(deadline) || err != nil && !errors.Is(err, errStarting) && !errors.Is(err, syscall.ECONNREFUSED) {
@@ -453,8 +453,8 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 	}
 }
 
-// ofFeature reports whether a query is about a metric that this test's gateway does not export.
-func ofFeature(query string) bool {
+// isFeatureMetric reports whether a query is about a metric that this test's gateway does not export.
+func isFeatureMetric(query string) bool {
 	for name := range featureMetrics {
 		if strings.Contains(query, name) {
 			return true
@@ -472,7 +472,7 @@ func startPrometheus(t *testing.T, program, target string) string {
 	}
 	address, folder := listener.Addr().String(), t.TempDir()
 	config := filepath.Join(folder, "prometheus.yml")
-	gatewaytest.Put(t, config, fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: caddy-fhir, static_configs: [{targets: ['%s']}]}]\n", target))
+	gatewaytest.ReplaceFile(t, config, fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: caddy-fhir, static_configs: [{targets: ['%s']}]}]\n", target))
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}

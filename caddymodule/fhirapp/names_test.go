@@ -18,7 +18,7 @@ import (
 )
 
 // An entrance is a source of names. It reports whether a name could be the sub of a token.
-type entrance struct {
+type nameSource struct {
 	takes   func(t *testing.T, name string) bool
 	foreign bool // the sub is of another issuer
 	spaces  bool // whether inner spaces are rejected
@@ -48,8 +48,8 @@ func provisions(t *testing.T, app *App) bool {
 	return err == nil
 }
 
-// entrances returns all sources of names that can become the sub of a token.
-func entrances(t *testing.T) map[string]entrance {
+// nameSources returns all sources of names that can become the sub of a token.
+func nameSources(t *testing.T) map[string]nameSource {
 	newTestServer(t)
 	foreign := gatewaytest.NewIssuer(t)
 	var introspected string
@@ -101,7 +101,7 @@ https://localhost:8443 {
 	federated := exampleGateway(t, nil, "client demo-app {", "idp hospital {\n\t\t\tissuer "+idp.Issuer+"\n\t\t\tclient_id "+providertest.ClientID+
 		"\n\t\t\tclient_secret \""+providertest.ClientSecret+"\"\n\t\t\tsub oid\n\t\t}\n\t\tclient demo-app {")
 	var signIns int
-	return map[string]entrance{
+	return map[string]nameSource{
 		"Caddyfile, user": {takes: func(t *testing.T, name string) bool {
 			return adapts(t, "user `"+name+"`", "password_hash "+bcryptOfX)
 		}},
@@ -150,11 +150,11 @@ https://localhost:8443 {
 // TestNames sends each name through each entrance: a name that HTTP would change, or that another
 // principal of the issuer can have, never becomes a sub.
 func TestNames(t *testing.T) {
-	all := entrances(t)
+	all := nameSources(t)
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		e := all[at]
 		t.Run(at, func(t *testing.T) {
-			for name, text := range gatewaytest.BadNames {
+			for name, text := range gatewaytest.InvalidNames {
 				if e.takes(t, text) {
 					t.Errorf("%s is accepted", name)
 				}
@@ -164,7 +164,7 @@ func TestNames(t *testing.T) {
 					t.Errorf("%s is accepted: %v", name, !e.foreign)
 				}
 			}
-			for name, text := range gatewaytest.GoodNames {
+			for name, text := range gatewaytest.ValidNames {
 				if want := !e.spaces || !strings.Contains(text, " "); e.takes(t, text) != want {
 					t.Errorf("%s is accepted: %v", name, !want)
 				}

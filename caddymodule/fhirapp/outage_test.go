@@ -88,7 +88,7 @@ func await(t *testing.T, what string, condition func() bool) {
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
 	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
-		g := newPeer(t, name, gatewaytest.Folder(t))
+		g := newPeer(t, name, gatewaytest.StorageFolder(t))
 		before := time.Now()
 		server.SetDown(true)
 		for range requests {
@@ -108,7 +108,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if strings.Contains(strings.Join(lines, ""), "stacktrace") {
 			t.Errorf("%s: logged with a stack trace", name)
 		}
-		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.EndedAt.After(last.Began) {
+		if last := recentOutages(g.app.stores)[1]; !last.StartedAt.After(before) || !last.EndedAt.After(last.StartedAt) {
 			t.Errorf("%s: the outage is remembered as %v", name, last)
 		}
 	}
@@ -119,7 +119,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	newTestServer(t).SetDown(true)
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
-	g := startPeer(t, "a", gatewaytest.Folder(t), "\n\t\tstore_key "+key)
+	g := startPeer(t, "a", gatewaytest.StorageFolder(t), "\n\t\tstore_key "+key)
 	g.app.prepareKeys()
 	await(t, "the outage is noticed", func() bool { return len(g.logged("until it responds")) > 0 })
 	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting while the store is unreachable") {
@@ -130,13 +130,13 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 // /ready reports problems and their end.
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
-	ready := func() (int, readiness) { return readyWith(t, g.Context) }
+	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
+	ready := func() (int, readinessResponse) { return readyWith(t, g.Context) }
 	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
 	server.SetDown(true)
 	g.replica().SetMaxLag(time.Nanosecond)
 	await(t, "it is noticed", func() bool {
-		g.app.stores.ClearRecovered()
+		g.app.stores.ClearRecoveredProblems()
 		_, answer := ready()
 		return answer.Parts["store"] == "unavailable"
 	})
@@ -153,7 +153,7 @@ func TestReady(t *testing.T) {
 	server.SetDown(false)
 	await(t, "all is well again", func() bool {
 		status, _ := ready()
-		g.app.stores.ClearRecovered()
+		g.app.stores.ClearRecoveredProblems()
 		return status == http.StatusOK
 	})
 }
@@ -161,11 +161,11 @@ func TestReady(t *testing.T) {
 // The status names the shared store, and the metrics count its operations.
 func TestSharedStoreIsMeasured(t *testing.T) {
 	newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
+	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
 	before := g.series()
 	g.Code()
 	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
-	var s status
+	var s statusResponse
 	if err != nil || json.Unmarshal(w.Body.Bytes(), &s) != nil {
 		t.Fatal(err, w.Body)
 	}
@@ -193,9 +193,9 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 }
 
 // A guarded request needs no round trip to the store, and a revocation at one gateway is effective at the other.
-func TestGuardAsksNoStore(t *testing.T) {
+func TestGuardNeedsNoStoreCall(t *testing.T) {
 	server := newTestServer(t)
-	keys := gatewaytest.Folder(t)
+	keys := gatewaytest.StorageFolder(t)
 	a, b := newPeer(t, "a", keys), newPeer(t, "b", keys)
 	token := a.Token()
 	for name, g := range map[string]*peer{"a": a, "b": b} {
@@ -220,7 +220,7 @@ func TestGuardAsksNoStore(t *testing.T) {
 // is back. With the lag off, it always works without the store.
 func TestGuardWithoutStore(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
+	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
 	token := g.Token()
 	g.expand(token) // events from this gateway have been received
 	server.SetDown(true)

@@ -30,7 +30,7 @@ https://localhost:8443 {
 		"/fhir/R4": true, "/fhir/R4/x": true, "/FHIR/R4/x": true, "/fhir/R4x": false, "/": false, "/x/fhir/R4": false,
 	} {
 		response := g.Send(httptest.NewRequest(http.MethodGet, path, nil))
-		body := gatewaytest.Read(t, response)
+		body := gatewaytest.ReadBody(t, response)
 		if response.StatusCode != 418 || (body != "not FHIR") != fhir {
 			t.Errorf("%s: %d %s", path, response.StatusCode, body)
 		}
@@ -41,7 +41,7 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
 	response := g.Get("/fhir/R4/Patient", g.Token())
-	if issue := g.Outcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
+	if issue := g.DecodeOutcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
 		t.Errorf("%d %+v", response.StatusCode, issue)
 	}
 }
@@ -61,7 +61,7 @@ func TestRefusalInJSON(t *testing.T) {
 		{"/fhir/R4/metadata", "", xmlOnly, http.StatusNotAcceptable},
 	} {
 		response := g.Get(tt.path, tt.token, "Accept", tt.accept)
-		if issue := g.Outcome(response); response.StatusCode != tt.status || issue.Severity != "error" {
+		if issue := g.DecodeOutcome(response); response.StatusCode != tt.status || issue.Severity != "error" {
 			t.Errorf("%s: status %d, %+v", tt.path, response.StatusCode, issue)
 		}
 	}
@@ -70,7 +70,7 @@ func TestRefusalInJSON(t *testing.T) {
 // Clients that request XML get errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()
-	terminologytest.Needs(t, "xml")
+	terminologytest.RequireFeatures(t, "xml")
 	g := exampleGateway(t, nil)
 	token := g.Token()
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestOutcomeInXML(t *testing.T) {
 			t.Errorf("%+v: status %d", tt, response.StatusCode)
 		}
 		if !tt.xml {
-			if issue := g.Outcome(response); issue.Severity != "error" {
+			if issue := g.DecodeOutcome(response); issue.Severity != "error" {
 				t.Errorf("%+v: %+v", tt, issue)
 			}
 			continue
@@ -119,12 +119,12 @@ func TestRefusalIsOutcome(t *testing.T) {
 		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "invalid", ""},
-		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/fhir/R4/Patient", 502, "transient", ""},
-		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/Patient", 502, "", ""},
+		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + gatewaytest.UnreachableBackend, "/fhir/R4/Patient", 502, "transient", ""},
+		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + gatewaytest.UnreachableBackend, "/Patient", 502, "", ""},
 		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, "login", ""},
 		{"behind handle_path", "handle_path /api/* {\n\tfhir_bearer\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/fhir/R4/Patient", 401, "login", ""},
 		{"behind handle_path, no handle_errors", "handle_path /api/* {\n\tfhir_bearer\n}", "/api/fhir/R4/Patient", 401, "login", ""},
-		{"behind uri strip_prefix, API that is down", "uri strip_prefix /api\nfhir_expand\nreverse_proxy " + gatewaytest.NoBackend + "\nhandle_errors {\n\tfhir_outcome\n}", "/api/fhir/R4/Patient", 502, "transient", ""},
+		{"behind uri strip_prefix, API that is down", "uri strip_prefix /api\nfhir_expand\nreverse_proxy " + gatewaytest.UnreachableBackend + "\nhandle_errors {\n\tfhir_outcome\n}", "/api/fhir/R4/Patient", 502, "transient", ""},
 		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "", "own 401"},
 		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, "login", ""},
 		{"another site's errors beside", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
@@ -141,10 +141,10 @@ func TestRefusalIsOutcome(t *testing.T) {
 				t.Errorf("status %d", response.StatusCode)
 			}
 			if tt.issue != "" {
-				if issue := g.Outcome(response); issue.Code != tt.issue {
+				if issue := g.DecodeOutcome(response); issue.Code != tt.issue {
 					t.Errorf("issue %+v", issue)
 				}
-			} else if body := gatewaytest.Read(t, response); body != tt.body {
+			} else if body := gatewaytest.ReadBody(t, response); body != tt.body {
 				t.Errorf("body %q", body)
 			}
 			if tt.status == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
@@ -175,7 +175,7 @@ func TestDirectiveOrder(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			response := newGateway(t, siteWith(here, here, tt.body)).Get(tt.path, "")
-			if body := gatewaytest.Read(t, response); response.StatusCode != tt.status || body == "own" {
+			if body := gatewaytest.ReadBody(t, response); response.StatusCode != tt.status || body == "own" {
 				t.Errorf("%d %s", response.StatusCode, body)
 			}
 		})

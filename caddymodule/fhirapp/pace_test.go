@@ -21,11 +21,11 @@ func TestDrip(t *testing.T) {
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
 	guarded, open := newGateway(t, gatewaytest.ExampleText(t)).Server, newGateway(t, gatewaytest.ExampleText(t, "\t\tfhir_bearer\n", "")).Server
 	uploads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer slowbody.FHIR.Limit(w, r)()
+		defer slowbody.FHIRPace.Limit(w, r)()
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer slowbody.FHIR.Limit(w, r)()
+		defer slowbody.FHIRPace.Limit(w, r)()
 		_, _ = w.Write(make([]byte, 100_000))
 	})
 	for _, test := range []struct {
@@ -48,7 +48,7 @@ func TestDrip(t *testing.T) {
 		{"a long answer before the body", long, "POST", "/fhir/R4/Patient", fhir},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			gatewaytest.CheckDrip(t, test.handler, test.method, test.path, "Content-Type: "+test.kind)
+			gatewaytest.CheckSlowBody(t, test.handler, test.method, test.path, "Content-Type: "+test.kind)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestSlowLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if answer := gatewaytest.Read(t, response); response.StatusCode != test.status || test.status == http.StatusOK && answer != "<nil> <nil>" {
+				if answer := gatewaytest.ReadBody(t, response); response.StatusCode != test.status || test.status == http.StatusOK && answer != "<nil> <nil>" {
 					t.Errorf("%d %s", response.StatusCode, answer)
 				}
 				time.Sleep(time.Minute) // the transport is still reading the body
@@ -110,7 +110,7 @@ func TestSlowLine(t *testing.T) {
 
 // slowHandler waits before, during and after reading a body.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
-	defer slowbody.FHIR.Limit(w, r)()
+	defer slowbody.FHIRPace.Limit(w, r)()
 	time.Sleep(time.Minute)
 	_, err := r.Body.Read(make([]byte, 1))
 	if err == nil {

@@ -17,27 +17,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
-// ownRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR server
+// inProcessRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR server
 // is configured once, and fhir_bearer enforces access.
-type ownRecords struct {
+type inProcessRecords struct {
 	issuer, fhirBase string
 }
 
 const (
-	ownRequestTimeout = 20 * time.Second
-	maxOwnAnswer      = 4 << 20
+	recordTimeout = 20 * time.Second
+	maxRecordSize = 4 << 20
 )
 
 // Get implements [launch.Records].
-func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+func (o *inProcessRecords) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	from, hasOriginal := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || !hasOriginal {
 		return nil, errors.New("not in a request to a Caddy server")
 	}
-	ctx, cancel := context.WithTimeout(ctx, ownRequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	r, err := o.Request(guard.WithToken(ctx, o.token(by)), path, query)
+	r, err := o.NewRequest(guard.WithToken(ctx, o.token(by)), path, query)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 	for _, name := range server.ClientIPHeaders { // policies need the client address that a trusted proxy forwarded
 		r.Header.Set(name, requester.IP(ctx))
 	}
-	w := &ownAnswer{header: http.Header{}, status: http.StatusOK}
+	w := &responseBuffer{header: http.Header{}, status: http.StatusOK}
 	server.ServeHTTP(w, r)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 	return w.result()
 }
 
-func (o *ownRecords) Request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
+func (o *inProcessRecords) NewRequest(ctx context.Context, path string, query url.Values) (*http.Request, error) {
 	address := o.issuer + o.fhirBase + "/" + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
@@ -70,43 +70,43 @@ func (o *ownRecords) Request(ctx context.Context, path string, query url.Values)
 }
 
 // token returns the reader in the form in which fhir_bearer sees a client's access token.
-func (o *ownRecords) token(by launch.Reader) guard.Token {
+func (o *inProcessRecords) token(by launch.Reader) guard.Token {
 	return guard.Token{
 		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
 		Attributes: by.Attributes,
 	}
 }
 
-// ownAnswer is an in-memory response writer.
-type ownAnswer struct {
-	header  http.Header
-	status  int
-	body    bytes.Buffer
-	tooLong bool
+// responseBuffer is an in-memory response writer.
+type responseBuffer struct {
+	header    http.Header
+	status    int
+	body      bytes.Buffer
+	isTooLong bool
 }
 
 // Header implements [http.ResponseWriter].
-func (a *ownAnswer) Header() http.Header { return a.header }
+func (a *responseBuffer) Header() http.Header { return a.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (a *ownAnswer) WriteHeader(status int) {
+func (a *responseBuffer) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		a.status = status
 	}
 }
 
 // Write implements [http.ResponseWriter].
-func (a *ownAnswer) Write(b []byte) (int, error) {
-	if a.tooLong = a.tooLong || a.body.Len()+len(b) > maxOwnAnswer; a.tooLong {
-		return 0, fmt.Errorf("longer than %d bytes", maxOwnAnswer)
+func (a *responseBuffer) Write(b []byte) (int, error) {
+	if a.isTooLong = a.isTooLong || a.body.Len()+len(b) > maxRecordSize; a.isTooLong {
+		return 0, fmt.Errorf("longer than %d bytes", maxRecordSize)
 	}
 	return a.body.Write(b)
 }
 
-func (a *ownAnswer) result() ([]byte, error) {
+func (a *responseBuffer) result() ([]byte, error) {
 	switch {
-	case a.tooLong:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxOwnAnswer)
+	case a.isTooLong:
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxRecordSize)
 	case a.status == http.StatusForbidden, a.status == http.StatusNotFound, a.status == http.StatusGone:
 		return nil, launch.ErrNoRecord
 	case a.status != http.StatusOK:
@@ -115,4 +115,4 @@ func (a *ownAnswer) result() ([]byte, error) {
 	return a.body.Bytes(), nil
 }
 
-var _ launch.Records = (*ownRecords)(nil)
+var _ launch.Records = (*inProcessRecords)(nil)

@@ -92,18 +92,18 @@ func openPicker(t *testing.T, g *gatewaytest.Gateway) *http.Response {
 	r := g.Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {"launch/patient patient/*.rs"},
 	}.Encode(), "")
-	form := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")))
+	form := authorizetest.ReadForm(gatewaytest.ReadBody(t, g.Get(r.Header.Get("Location"), "")))
 	form.Fields.Set("username", "alice")
 	form.Fields.Set("password", "right")
 	return g.Get(g.Post("/oauth2/login", form.Fields).Header.Get("Location"), "")
 }
 
-// TestPickerAsksThroughGuard: records are requested through the site's own routes, with the person's rights and no token.
-func TestPickerAsksThroughGuard(t *testing.T) {
+// TestPickerRequestsPassGuard: records are requested through the site's own routes, with the person's rights and no token.
+func TestPickerRequestsPassGuard(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
 	page := openPicker(t, g)
-	text := gatewaytest.Read(t, page)
+	text := gatewaytest.ReadBody(t, page)
 	if page.StatusCode != http.StatusOK || !strings.Contains(text, "Patient p1") || !strings.Contains(text, "Patient p2") {
 		t.Fatalf("%d %s", page.StatusCode, text)
 	}
@@ -113,7 +113,7 @@ func TestPickerAsksThroughGuard(t *testing.T) {
 	form := authorizetest.ReadForm(text)
 	form.Fields.Set("patient", "p2")
 	code := authorizetest.Location(t, g.Post("/oauth2/select_patient", form.Fields)).Query().Get("code")
-	token := gatewaytest.Read(t, g.Post("/oauth2/token", url.Values{
+	token := gatewaytest.ReadBody(t, g.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 	}))
 	if !strings.Contains(token, `"patient":"p2"`) {
@@ -126,11 +126,11 @@ func TestPickerAsksThroughGuard(t *testing.T) {
 	}
 }
 
-func TestPickerKeepsToPolicies(t *testing.T) {
+func TestPickerObeysPolicies(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\ttest_deny type Patient\n\t\t}")
 	page := openPicker(t, g)
-	if text := gatewaytest.Read(t, page); page.StatusCode != http.StatusOK || strings.Contains(text, "Patient p1") {
+	if text := gatewaytest.ReadBody(t, page); page.StatusCode != http.StatusOK || strings.Contains(text, "Patient p1") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
 	if len(ward.asked) > 0 {
@@ -138,17 +138,17 @@ func TestPickerKeepsToPolicies(t *testing.T) {
 	}
 }
 
-// TestPickerKeepsToPoliciesBehindProxy: policies see the address of the browser, not that of a proxy in front.
-func TestPickerKeepsToPoliciesBehindProxy(t *testing.T) {
+// TestPickerObeysPoliciesBehindProxy: policies see the address of the browser, not that of a proxy in front.
+func TestPickerObeysPoliciesBehindProxy(t *testing.T) {
 	t.Parallel()
 	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\ttest_deny client_ip 203.0.113.9\n\t\t}")
-	text := gatewaytest.Read(t, openPicker(t, g))
+	text := gatewaytest.ReadBody(t, openPicker(t, g))
 	if !strings.Contains(text, "Patient p1") {
 		t.Fatalf("from the proxy itself: %s", text)
 	}
-	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(authorizetest.Field(t, text, "request")), nil)
+	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(authorizetest.FieldValue(t, text, "request")), nil)
 	again.Header.Set("X-Forwarded-For", "203.0.113.9")
-	if page := g.Send(again); page.StatusCode != http.StatusOK || strings.Contains(gatewaytest.Read(t, page), "Patient p1") {
+	if page := g.Send(again); page.StatusCode != http.StatusOK || strings.Contains(gatewaytest.ReadBody(t, page), "Patient p1") {
 		t.Errorf("status %d", page.StatusCode)
 	}
 }
@@ -157,13 +157,13 @@ func TestPickerWhileDown(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
 	ward.down = true
-	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.Read(t, page), "Health records are unavailable right now.") {
+	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.ReadBody(t, page), "Health records are unavailable right now.") {
 		t.Errorf("status %d", page.StatusCode)
 	}
 }
 
-// TestReaderIsNobodys: a client cannot impersonate the gateway itself.
-func TestReaderIsNobodys(t *testing.T) {
+// TestReaderCannotBeImpersonated: a client cannot impersonate the gateway itself.
+func TestReaderCannotBeImpersonated(t *testing.T) {
 	t.Parallel()
 	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer")
 	openPicker(t, g)
@@ -177,7 +177,7 @@ func TestPickerKnowsGroups(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{"doctors", "visitors"} {
 		g, _ := newWard(t, "Practitioner/alice\n\t\t\tgroup "+group, "fhir_bearer {\n\t\t\ttest_require groups doctors\n\t\t}")
-		if sees := strings.Contains(gatewaytest.Read(t, openPicker(t, g)), "Patient p1"); sees != (group == "doctors") {
+		if sees := strings.Contains(gatewaytest.ReadBody(t, openPicker(t, g)), "Patient p1"); sees != (group == "doctors") {
 			t.Errorf("%s: sees patients: %t", group, sees)
 		}
 	}
@@ -203,7 +203,7 @@ func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 		}
 		back := g.Get("/oauth2/callback/hospital?"+provider.Authorize(t, start).Encode(), "")
 		code := authorizetest.Location(t, back).Query().Get("code")
-		token := gatewaytest.Read(t, g.Post("/oauth2/token", url.Values{
+		token := gatewaytest.ReadBody(t, g.Post("/oauth2/token", url.Values{
 			"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 		}))
 		_, access, _ := strings.Cut(token, `"access_token":"`)
@@ -212,7 +212,7 @@ func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 		if !strings.Contains(asked, "/fhir/R4/Practitioner?") || !strings.Contains(asked, `identifier=urn%3Astaff%7C7%5C%2C8`) || strings.Contains(asked, "Bearer") {
 			t.Errorf("asked %q, answered %s", asked, token)
 		}
-		if found := strings.Contains(gatewaytest.Read(t, g.Get("/fhir/R4/Practitioner", access)), `"id":"p"`); found != (want != "") {
+		if found := strings.Contains(gatewaytest.ReadBody(t, g.Get("/fhir/R4/Practitioner", access)), `"id":"p"`); found != (want != "") {
 			t.Errorf("%s: user/ scopes open records: %t", number, found)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
-// guarding returns the replacements that add an option to fhir_bearer of the example.
-func guarding(option string) []string {
+// withBearerOption returns the replacements that add an option to fhir_bearer of the example.
+func withBearerOption(option string) []string {
 	if option == "" {
 		return nil
 	}
@@ -47,9 +47,9 @@ func TestScopesAreEnforced(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := exampleGateway(t, echo, guarding(tt.options)...)
-			if response := g.Ask(tt.method, "/fhir/R4/"+tt.path, "", "Authorization", "Bearer "+g.Token()); response.StatusCode != tt.status {
-				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.Read(t, response))
+			g := exampleGateway(t, echo, withBearerOption(tt.options)...)
+			if response := g.Do(tt.method, "/fhir/R4/"+tt.path, "", "Authorization", "Bearer "+g.Token()); response.StatusCode != tt.status {
+				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.ReadBody(t, response))
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestBearerOptionErrors(t *testing.T) {
 // A rule that cannot have an effect is an error, because operators would rely on it.
 func TestScopesOffWithRules(t *testing.T) {
 	t.Parallel()
-	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, guarding("scopes off\n\t\t\ttest_deny type Patient")...))
+	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, withBearerOption("scopes off\n\t\t\ttest_deny type Patient")...))
 	if _, err := gatewaytest.Provision(t, config); err == nil || !strings.Contains(err.Error(), "scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect") {
 		t.Errorf("got %v", err)
 	}
@@ -120,7 +120,7 @@ func TestMemoryOptions(t *testing.T) {
 		"max_memory 63MiB": "it must be at least 67108864 bytes",
 		"max_memory 1GiB":  "",
 	} {
-		_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, guarding(options)...)))
+		_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, withBearerOption(options)...)))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", options, err, want)
 		}
@@ -149,7 +149,7 @@ func (p *testPolicy) Subdirectives() (option.Block, []string) {
 
 func (p *testPolicy) Policy(bearer.Site) (rule.Policy, error) { return p, nil }
 
-func (*testPolicy) Failed(*http.Request, error) {}
+func (*testPolicy) ReportFailure(*http.Request, error) {}
 
 func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) (j rule.Evaluation) {
 	for _, row := range p.Rows {
@@ -158,7 +158,7 @@ func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) (j rule.Evaluat
 		case "type":
 			values = []string{r.Interaction.Type}
 		case "client_ip":
-			values = []string{requester.Address(r.Client)}
+			values = []string{requester.Address(r.ClientRequest)}
 		case "idp":
 			values = []string{r.Token.IDP}
 		case "groups":
@@ -166,7 +166,7 @@ func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) (j rule.Evaluat
 		default:
 			values = r.Token.Claims[row[1]]
 		}
-		unread := r.Token != nil && slices.Contains(r.Token.Unread, row[1])
+		unread := r.Token != nil && slices.Contains(r.Token.UnreadClaims, row[1])
 		if unread || slices.Contains(values, row[2]) == (row[0] == "test_deny") {
 			j.Decision = rule.Decision{Effect: rule.Deny, Rule: row[1]}
 		}
@@ -213,10 +213,10 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfOwnPeople: groups and claims are the person's current ones, not those at the time the token was issued.
-func TestPoliciesOfOwnPeople(t *testing.T) {
+// TestPoliciesOfLocalPeople: groups and claims are the person's current ones, not those at the time the token was issued.
+func TestPoliciesOfLocalPeople(t *testing.T) {
 	t.Parallel()
-	keys := gatewaytest.Folder(t)
+	keys := gatewaytest.StorageFolder(t)
 	guarded := func(user, policy string) *gateway {
 		return newGatewayAt(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {"+policy+"\n\t\t}\n", "phone +15550100\n", "phone +15550100\n"+user), keys)
 	}
@@ -250,7 +250,7 @@ func TestSignInPolicy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := exampleGateway(t, echo, guarding(tt.option)...)
+			g := exampleGateway(t, echo, withBearerOption(tt.option)...)
 			r := g.Get("/fhir/R4/Patient/1", g.Token())
 			challenge := r.Header.Get("WWW-Authenticate")
 			if tt.challenge == "" {
@@ -279,10 +279,10 @@ func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
 	}
 }
 
-// TestSignInPolicyOfNobody: an unknown class is an error, because it would deny every request and only apps would see that.
-func TestSignInPolicyOfNobody(t *testing.T) {
+// TestSignInPolicyOfUnknownClass: an unknown class is an error, because it would deny every request and only apps would see that.
+func TestSignInPolicyOfUnknownClass(t *testing.T) {
 	t.Parallel()
-	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, guarding("acr gold")...)))
+	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, withBearerOption("acr gold")...)))
 	if err == nil || !strings.Contains(err.Error(), "no token would pass") {
 		t.Errorf("got %v", err)
 	}

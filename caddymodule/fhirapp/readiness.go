@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// readiness is the response to GET /fhir/ready.
-type readiness struct {
+// readinessResponse is the response to GET /fhir/ready.
+type readinessResponse struct {
 	Ready    bool              `json:"ready"`
 	Parts    map[string]string `json:"parts"`              // ok or the cause of a problem, by part
 	Problems []string          `json:"problems,omitempty"` // why it is not ready
@@ -32,17 +32,17 @@ type readiness struct {
 }
 
 // StatusCode returns 503 for a gateway that is not ready, and otherwise 200.
-func (r *readiness) StatusCode() int { return statusOf(r.Ready) }
+func (r *readinessResponse) StatusCode() int { return readinessStatus(r.Ready) }
 
-func statusOf(well bool) int {
-	if well {
+func readinessStatus(isReady bool) int {
+	if isReady {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
 }
 
-// is records the state of a part.
-func (r *readiness) is(part string, cause store.Cause, problem error) {
+// setPart records the state of a part.
+func (r *readinessResponse) setPart(part string, cause store.Cause, problem error) {
 	r.Parts[part] = "ok"
 	if problem != nil {
 		r.Parts[part] = string(cause)
@@ -50,46 +50,46 @@ func (r *readiness) is(part string, cause store.Cause, problem error) {
 	}
 }
 
-// readinessOf returns the readiness of a configuration. No configuration is active before the first one has started and once the process
+// checkReadiness returns the readiness of a configuration. No configuration is active before the first one has started and once the process
 // is stopping. A configuration without the fhir app is ready once it has started, because its guards need neither stores nor keys.
-func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
-	answer := &readiness{Parts: map[string]string{}}
+func checkReadiness(ctx context.Context, running caddy.Context) (*readinessResponse, error) {
+	response := &readinessResponse{Parts: map[string]string{}}
 	switch {
 	case caddy.Exiting():
-		answer.is("configuration", "stopping", errStopping)
-		return answer, nil
+		response.setPart("configuration", "stopping", errShuttingDown)
+		return response, nil
 	case running.Context == nil:
-		answer.is("configuration", "starting", errNotStarted)
-		return answer, nil
+		response.setPart("configuration", "starting", errNotStarted)
+		return response, nil
 	}
-	app, err := fhirbase.FindAny[*App](running)
+	app, err := fhirbase.FindAppOrNil[*App](running)
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
-	answer.is("configuration", "", nil)
+	response.setPart("configuration", "", nil)
 	if app != nil {
 		ctx, cancel := context.WithTimeout(ctx, stores.CheckTimeout)
 		defer cancel()
 		for _, h := range app.stores.Health(ctx) {
-			answer.is(h.Part, h.Cause, h.Problem)
+			response.setPart(h.Part, h.Cause, h.Problem)
 			for _, warning := range h.Warnings {
-				answer.Warnings = append(answer.Warnings, h.Part+": "+warning)
+				response.Warnings = append(response.Warnings, h.Part+": "+warning)
 			}
 		}
-		answer.is("signing keys", store.CauseUnavailable, keysProblem(ctx, app.keys))
+		response.setPart("signing keys", store.CauseUnavailable, checkSigningKeys(ctx, app.keys))
 		if app.updater != nil {
-			if err := app.updater.Problem(); err != nil && !errors.Is(err, store.ErrUnavailable) { // the store reports this itself
-				answer.is("clients and people", store.CauseFailed, err)
+			if err := app.updater.UpdateError(); err != nil && !errors.Is(err, store.ErrUnavailable) { // the store reports this itself
+				response.setPart("clients and people", store.CauseOther, err)
 			}
 		}
-		answer.addProviders(ctx, app)
+		response.addProviders(ctx, app)
 	}
-	answer.Ready = len(answer.Problems) == 0
-	return answer, nil
+	response.Ready = len(response.Problems) == 0
+	return response, nil
 }
 
 // addProviders adds the state of identity providers. An unavailable store is reported as its own part.
-func (r *readiness) addProviders(ctx context.Context, app *App) {
+func (r *readinessResponse) addProviders(ctx context.Context, app *App) {
 	states, err := app.Server().ProviderStates(ctx)
 	if err != nil {
 		return
@@ -103,19 +103,19 @@ func (r *readiness) addProviders(ctx context.Context, app *App) {
 }
 
 var (
-	errNotStarted = errors.New("none has started yet")
-	errStopping   = errors.New("shutting down: new requests are accepted during Caddy's shutdown_delay, then the running ones finish")
+	errNotStarted   = errors.New("none has started yet")
+	errShuttingDown = errors.New("shutting down: new requests are accepted during Caddy's shutdown_delay, then the running ones finish")
 )
 
-// keysProblem returns why tokens cannot be signed now or after a restart.
-func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
-	answer := make(chan error, 1)
+// checkSigningKeys returns why tokens cannot be signed now or after a restart.
+func checkSigningKeys(ctx context.Context, keys *keyring.Keyring) error {
+	result := make(chan error, 1)
 	go func() {
 		_, err := keys.JWKS(ctx)
-		answer <- cmp.Or(err, keys.Problem())
+		result <- cmp.Or(err, keys.LoadError())
 	}()
 	select {
-	case err := <-answer:
+	case err := <-result:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("they could not be read in %v", stores.CheckTimeout)
@@ -136,23 +136,23 @@ func healthHandler(running func() caddy.Context) http.Handler {
 	})
 	mux.HandleFunc("GET /started", func(w http.ResponseWriter, _ *http.Request) {
 		started := running().Context != nil && !caddy.Exiting()
-		writeHealth(w, statusOf(started), map[string]bool{"started": started})
+		writeHealth(w, readinessStatus(started), map[string]bool{"started": started})
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
-		answer, err := readinessOf(r.Context(), running())
+		response, err := checkReadiness(r.Context(), running())
 		if err != nil {
-			answer = &readiness{Problems: []string{err.Error()}}
+			response = &readinessResponse{Problems: []string{err.Error()}}
 		}
-		writeHealth(w, answer.StatusCode(), answer)
+		writeHealth(w, response.StatusCode(), response)
 	})
 	return mux
 }
 
-func writeHealth(w http.ResponseWriter, status int, answer any) {
+func writeHealth(w http.ResponseWriter, status int, response any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // write errors do not matter: probes retry
+	_ = json.NewEncoder(w).Encode(response) // write errors do not matter: probes retry
 }
 
 // Limits of a request to the health port. A response takes at most CheckTimeout.
@@ -171,8 +171,8 @@ type healthPort struct {
 // accepted, and a probe would report the gateway as down.
 var healthPorts = caddy.NewUsagePool()
 
-// useHealthPort opens the port, or reuses that of the previous configuration.
-func useHealthPort(address string, handler http.Handler) (port *healthPort, release func() error, err error) {
+// acquireHealthPort opens the port, or reuses that of the previous configuration.
+func acquireHealthPort(address string, handler http.Handler) (port *healthPort, release func() error, err error) {
 	pooled, _, err := healthPorts.LoadOrNew(address, func() (caddy.Destructor, error) { return openHealthPort(address, handler) })
 	if err != nil {
 		return nil, nil, err

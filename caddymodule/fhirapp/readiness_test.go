@@ -26,10 +26,10 @@ import (
 )
 
 // readyWith returns the readiness of a configuration.
-func readyWith(t *testing.T, ctx caddy.Context) (int, readiness) {
+func readyWith(t *testing.T, ctx caddy.Context) (int, readinessResponse) {
 	t.Helper()
 	w, err := admin(t, ctx, http.MethodGet, "/fhir/ready")
-	var answer readiness
+	var answer readinessResponse
 	if err != nil || json.Unmarshal(w.Body.Bytes(), &answer) != nil {
 		t.Fatal(err, w.Body)
 	}
@@ -70,7 +70,7 @@ func TestReadyOnlyWithStoredKeys(t *testing.T) {
 	if err := os.Remove(filepath.Join(folder, "fhir", "keys", "localhost-8443.json")); err != nil {
 		t.Fatal(err)
 	}
-	app, err := fhirbase.Find[*App](g.Context)
+	app, err := fhirbase.FindApp[*App](g.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestReadyOnlyWithStoredKeys(t *testing.T) {
 // The probes are served before the gateway has started and while its store is unavailable.
 func TestHealthPort(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
+	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
 	var running caddy.Context
 	handler := healthHandler(func() caddy.Context { return running })
 	ask := func(method, path string) (int, map[string]any) {
@@ -131,12 +131,12 @@ func TestHealthPortIsTakenOver(t *testing.T) {
 	t.Parallel()
 	handler := healthHandler(func() caddy.Context { return caddy.Context{} })
 	address := freeAddress(t)
-	live := func() bool { return answerAt(t, address, "/live").status == http.StatusOK }
-	first, closeFirst, err := useHealthPort(address, handler)
+	live := func() bool { return probe(t, address, "/live").status == http.StatusOK }
+	first, closeFirst, err := acquireHealthPort(address, handler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, closeSecond, err := useHealthPort(address, handler)
+	second, closeSecond, err := acquireHealthPort(address, handler)
 	if err != nil || second != first {
 		t.Fatal(err, "another port")
 	}
@@ -183,23 +183,23 @@ func TestDrain(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is ready", func() bool { return answerAt(t, health, "/ready").status == http.StatusOK })
+	await(t, "it is ready", func() bool { return probe(t, health, "/ready").status == http.StatusOK })
 	await(t, "it has reloaded", func() bool {
-		if a := answerAt(t, health, "/ready"); a.status != http.StatusOK {
+		if a := probe(t, health, "/ready"); a.status != http.StatusOK {
 			t.Errorf("while it reloads: %+v", a)
 		}
-		return answerAt(t, site, "/").text == fmt.Sprintf("round %d", drainReloads)
+		return probe(t, site, "/").text == fmt.Sprintf("round %d", drainReloads)
 	})
 	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "load balancers learn that it ends", func() bool { return answerAt(t, health, "/started").status == http.StatusServiceUnavailable })
+	await(t, "load balancers learn that it ends", func() bool { return probe(t, health, "/started").status == http.StatusServiceUnavailable })
 	for path, want := range map[string]int{"/live": http.StatusOK, "/ready": http.StatusServiceUnavailable} {
-		if a := answerAt(t, health, path); a.status != want || path == "/ready" && !strings.Contains(a.text, `"configuration":"stopping"`) {
+		if a := probe(t, health, path); a.status != want || path == "/ready" && !strings.Contains(a.text, `"configuration":"stopping"`) {
 			t.Errorf("%s: %+v", path, a)
 		}
 	}
-	if a := answerAt(t, site, "/"); a.status != http.StatusOK {
+	if a := probe(t, site, "/"); a.status != http.StatusOK {
 		t.Errorf("a request while it drains: %+v", a)
 	}
 	if err := process.Wait(); err != nil {
@@ -227,13 +227,13 @@ func loadCaddyfile(text string) error {
 	return caddy.Load(config, true)
 }
 
-type plainAnswer struct {
+type probeResponse struct {
 	status int // 0: no response
 	text   string
 }
 
-// answerAt sends a request on a new connection.
-func answerAt(t *testing.T, address, path string) plainAnswer {
+// probe sends a request on a new connection.
+func probe(t *testing.T, address, path string) probeResponse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -243,11 +243,11 @@ func answerAt(t *testing.T, address, path string) plainAnswer {
 	}
 	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
 	if err != nil {
-		return plainAnswer{text: err.Error()}
+		return probeResponse{text: err.Error()}
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body) // the part that was received
-	return plainAnswer{response.StatusCode, string(text)}
+	return probeResponse{response.StatusCode, string(text)}
 }
 
 func freeAddress(t *testing.T) string {

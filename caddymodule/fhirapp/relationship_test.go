@@ -17,7 +17,7 @@ func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) authorize
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {"https://app.example.org/callback"}, "scope": {scope},
 	}.Encode(), "")
 	if to := r.Header.Get("Location"); strings.HasPrefix(to, "/oauth2/login") {
-		form := authorizetest.ReadForm(gatewaytest.Read(t, g.Get(to, "")))
+		form := authorizetest.ReadForm(gatewaytest.ReadBody(t, g.Get(to, "")))
 		form.Fields.Set("username", "alice")
 		form.Fields.Set("password", "right")
 		r = g.Post("/oauth2/login", form.Fields)
@@ -35,14 +35,14 @@ func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) authorize
 }
 
 func introspect(g *gatewaytest.Gateway, bearer, token string) *http.Response {
-	return g.Ask(http.MethodPost, "/oauth2/introspect", url.Values{"token": {token}}.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+bearer)
+	return g.Do(http.MethodPost, "/oauth2/introspect", url.Values{"token": {token}}.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+bearer)
 }
 
 // isActive reports whether introspection returns a token as active.
 func isActive(t *testing.T, g *gatewaytest.Gateway, bearer, token string) bool {
 	t.Helper()
 	answer := introspect(g, bearer, token)
-	text := gatewaytest.Read(t, answer)
+	text := gatewaytest.ReadBody(t, answer)
 	if answer.StatusCode != http.StatusOK || !strings.Contains(text, `"active":`) {
 		t.Fatalf("introspection: %d %s", answer.StatusCode, text)
 	}
@@ -82,25 +82,25 @@ func TestEndedRelationship(t *testing.T) {
 			if r := g.Get("/fhir/R4/Patient/p1", user.AccessToken); strings.HasPrefix(tt.fhirUser, "Related") && r.StatusCode != http.StatusOK {
 				t.Fatalf("before, by user scopes: %d", r.StatusCode)
 			}
-			if !isActive(t, g, user.AccessToken, patient.Refresh) || !isActive(t, g, user.AccessToken, patient.AccessToken) {
+			if !isActive(t, g, user.AccessToken, patient.RefreshToken) || !isActive(t, g, user.AccessToken, patient.AccessToken) {
 				t.Fatal("before: introspection calls a token inactive")
 			}
 			if record(tt.after); tt.after == "" {
 				ward.set("", "")
 			}
 			r := g.Get("/fhir/R4/Patient/p1", patient.AccessToken)
-			if text := gatewaytest.Read(t, r); r.StatusCode != http.StatusForbidden || !strings.Contains(text, "no longer acts for the patient") {
+			if text := gatewaytest.ReadBody(t, r); r.StatusCode != http.StatusForbidden || !strings.Contains(text, "no longer acts for the patient") {
 				t.Errorf("after: %d %s", r.StatusCode, text)
 			}
 			if r := g.Get("/fhir/R4/Patient/p1", user.AccessToken); r.StatusCode == http.StatusOK {
 				t.Errorf("after, by user scopes: %d", r.StatusCode)
 			}
-			for name, token := range map[string]string{"the refresh token": patient.Refresh, "the access token": patient.AccessToken} {
+			for name, token := range map[string]string{"the refresh token": patient.RefreshToken, "the access token": patient.AccessToken} {
 				if isActive(t, g, user.AccessToken, token) {
 					t.Errorf("after: introspection calls %s active", name)
 				}
 			}
-			refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {patient.Refresh}, "client_id": {"app"}}
+			refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {patient.RefreshToken}, "client_id": {"app"}}
 			if again := authorizetest.Decode[authorizetest.TokenResponse](t, g.Post("/oauth2/token", refresh)); again.Error != "invalid_grant" {
 				t.Errorf("refreshed: %+v", again)
 			}
@@ -123,21 +123,21 @@ func TestRelationshipUnknown(t *testing.T) {
 		defer ward.mu.Unlock()
 		ward.down = is
 	}
-	refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}, "client_id": {"app"}}
+	refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.RefreshToken}, "client_id": {"app"}}
 	down(true)
 	if r := g.Post("/oauth2/token", refresh); r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("refreshed: %d %s", r.StatusCode, gatewaytest.Read(t, r))
+		t.Errorf("refreshed: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 	}
 	if r := g.Get("/fhir/R4/Patient/p1", tokens.AccessToken); r.StatusCode < 400 {
 		t.Errorf("read: %d", r.StatusCode)
 	}
-	for _, token := range []string{tokens.Refresh, tokens.AccessToken} {
+	for _, token := range []string{tokens.RefreshToken, tokens.AccessToken} {
 		if r := introspect(g, tokens.AccessToken, token); r.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("introspected: %d %s", r.StatusCode, gatewaytest.Read(t, r))
+			t.Errorf("introspected: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 		}
 	}
 	down(false)
 	if r := g.Post("/oauth2/token", refresh); r.StatusCode != http.StatusOK {
-		t.Errorf("refreshed later: %d %s", r.StatusCode, gatewaytest.Read(t, r))
+		t.Errorf("refreshed later: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 	}
 }

@@ -54,7 +54,7 @@ var testServersMade atomic.Int64
 
 // A testServer is a shared store with the result of its check.
 type testServer struct {
-	*storetest.Shared
+	*storetest.SharedMemory
 	number int64
 	unfit  error
 	mu     sync.Mutex
@@ -67,9 +67,9 @@ type testServer struct {
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
-		Shared: storetest.NewShared(stores.SubscribedKinds()...),
-		number: testServersMade.Add(1),
-		byName: map[string]*storetest.Gateway{},
+		SharedMemory: storetest.NewSharedMemory(stores.SubscribedKinds()...),
+		number:       testServersMade.Add(1),
+		byName:       map[string]*storetest.Gateway{},
 	}
 	testServers.Store(t.Name(), s)
 	return s
@@ -106,11 +106,11 @@ func (s *testStore) Provision(caddy.Context) error {
 	server.mu.Lock()
 	server.used = append(server.used, s)
 	server.mu.Unlock()
-	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*stores.Remote, error) {
+	return s.Open("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*stores.Remote, error) {
 		return &stores.Remote{
-			Shared: server.gateway(s.Gateway), Check: server.check,
+			SharedStore: server.gateway(s.Gateway), Check: server.check,
 			Close:             func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
-			Connections:       func() (open, used int) { return 3, 1 },
+			CountConnections:  func() (open, used int) { return 3, 1 },
 			SeparateStoreHint: "an option",
 		}, nil
 	})
@@ -181,13 +181,13 @@ func TestIdleGatewayIsAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if err := copyguard.CheckRunning(t.Context(), server.gateway("")); !errors.Is(err, copyguard.ErrRunning) {
+		if err := copyguard.CheckNotRunning(t.Context(), server.gateway("")); !errors.Is(err, copyguard.ErrRunning) {
 			t.Errorf("while it runs: %v", err)
 		}
 		if err := server.used[0].Cleanup(); err != nil {
 			t.Fatal(err)
 		}
-		if err := copyguard.CheckRunning(t.Context(), server.gateway("")); err != nil {
+		if err := copyguard.CheckNotRunning(t.Context(), server.gateway("")); err != nil {
 			t.Errorf("after it has stopped: %v", err)
 		}
 	})
@@ -204,13 +204,13 @@ func TestIncompleteCopyIsRefused(t *testing.T) {
 		}
 		return app.startStores()
 	}
-	if err := server.gateway("").Put(t.Context(), copyguard.Incomplete, nil, time.Hour); err != nil {
+	if err := server.gateway("").Put(t.Context(), copyguard.IncompleteKey, nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if err := start(); !errors.Is(err, copyguard.ErrIncomplete) {
 		t.Errorf("a gateway starts: %v", err)
 	}
-	if err := server.gateway("").Delete(t.Context(), copyguard.Incomplete); err != nil {
+	if err := server.gateway("").Delete(t.Context(), copyguard.IncompleteKey); err != nil {
 		t.Fatal(err)
 	}
 	if err := start(); err != nil {
@@ -237,7 +237,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			app.stores.Warn(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
+			app.stores.LogWarnings(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
 			if warned := log.String(); tt.want == "" && warned != "" || !strings.Contains(warned, tt.want) {
 				t.Errorf("warned\n%s\nwant %q", warned, tt.want)
 			}
@@ -345,11 +345,11 @@ func TestDurableStoreInUse(t *testing.T) {
 // A refresh token survives a reload, and a restart with nothing but the folder.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
-	folder := gatewaytest.Folder(t)
+	folder := gatewaytest.StorageFolder(t)
 	var apps []*App
 	start := func() *gateway {
 		g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
-		app, err := fhirbase.Find[*App](g.Context)
+		app, err := fhirbase.FindApp[*App](g.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	before := start()
 	request := gatewaytest.DemoRequest()
 	request.Set("scope", "openid offline_access")
-	tokens := before.exchange(gatewaytest.CodeForm(before.CodeOf(request)))
+	tokens := before.exchange(gatewaytest.CodeForm(before.CodeFor(request)))
 	reloaded := start()
 	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
 	for _, app := range apps { // both configurations stop, as at the end of a process
@@ -396,7 +396,7 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 	g := exampleGateway(t, backend)
 	request := gatewaytest.DemoRequest()
 	request.Set("scope", "openid user/*.rs offline_access")
-	first := g.exchange(gatewaytest.CodeForm(g.CodeOf(request)))
+	first := g.exchange(gatewaytest.CodeForm(g.CodeFor(request)))
 	second := g.exchange(refreshForm(first["refresh_token"]))
 	third := g.exchange(refreshForm(second["refresh_token"]))
 	tokens := []string{first["access_token"].(string), second["access_token"].(string), third["access_token"].(string)}
@@ -417,14 +417,14 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 // A code and a session survive a reload.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	t.Parallel()
-	keys := gatewaytest.Folder(t)
+	keys := gatewaytest.StorageFolder(t)
 	before := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), keys)
 	code := before.Code()
 	after := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), keys)
 	after.Cookies = before.Cookies
 	response := after.Post("/oauth2/token", gatewaytest.CodeForm(code))
 	if response.StatusCode != http.StatusOK {
-		t.Errorf("code after a reload: %d %s", response.StatusCode, gatewaytest.Read(t, response))
+		t.Errorf("code after a reload: %d %s", response.StatusCode, gatewaytest.ReadBody(t, response))
 	}
 	again, err := after.Get("/oauth2/authorize?"+gatewaytest.DemoRequest().Encode(), "").Location()
 	if err != nil || again.Query().Get("code") == "" {
@@ -435,15 +435,15 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 // A store with a changed mark has lost its data, which is logged once.
 func TestStoreCameBackEmpty(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", gatewaytest.Folder(t))
-	emptied := func() bool { return isEmptied(t, g.app) }
+	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
+	emptied := func() bool { return hasLostData(t, g.app) }
 	if emptied() {
 		t.Fatal("at first")
 	}
 	if err := server.Gateway().Delete(t.Context(), store.IssuerKey); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is noticed", func() bool { g.app.stores.ClearRecovered(); return emptied() })
+	await(t, "it is noticed", func() bool { g.app.stores.ClearRecoveredProblems(); return emptied() })
 	if err := g.app.keys.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 }
 
 // Problems of a local store appear in /ready and in a metric.
-func TestReadyNamesLocalTrouble(t *testing.T) {
+func TestReadyReportsLocalStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		part, cause string
 		harm        func(t *testing.T, app *App, folder string)
@@ -470,7 +470,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			t.Cleanup(func() { // all gateways of the process share the store
 				memory.SetMaxEntries(0)
 				await(t, "it is well again", func() bool {
-					app.stores.ClearRecovered()
+					app.stores.ClearRecoveredProblems()
 					return app.stores.Health(context.Background())[1].Problem == nil
 				})
 			})
@@ -496,7 +496,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
-			app, err := fhirbase.Find[*App](g.Context)
+			app, err := fhirbase.FindApp[*App](g.Context)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -512,7 +512,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			tt.harm(t, app, folder)
 			kind, cause, _ := strings.Cut(tt.cause, " ")
 			await(t, "it is noticed", func() bool {
-				app.stores.ClearRecovered()
+				app.stores.ClearRecoveredProblems()
 				status, answer := readyWith(t, g.Context)
 				return status == 503 && answer.Parts[tt.part] == cause && len(answer.Problems) == 1
 			})
@@ -530,14 +530,14 @@ func TestStoreIsLostAtStart(t *testing.T) {
 	path := filepath.Join(folder, "fhir", "localhost-8443.db")
 	for _, lost := range []bool{false, true} {
 		g := newGatewayAt(t, gatewaytest.ExampleText(t, "", ""), folder)
-		app, err := fhirbase.Find[*App](g.Context)
+		app, err := fhirbase.FindApp[*App](g.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := app.startStores(); err != nil {
 			t.Fatal(err)
 		}
-		if got := isEmptied(t, app); got != lost {
+		if got := hasLostData(t, app); got != lost {
 			t.Errorf("lost: %t, want %t", got, lost)
 		}
 		g.Token()
@@ -548,8 +548,8 @@ func TestStoreIsLostAtStart(t *testing.T) {
 	}
 }
 
-// isEmptied reports whether one of an app's stores came back empty.
-func isEmptied(t *testing.T, app *App) bool {
+// hasLostData reports whether one of an app's stores came back empty.
+func hasLostData(t *testing.T, app *App) bool {
 	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
 		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })
 	})

@@ -20,7 +20,7 @@ func TestPrivateAuthority(t *testing.T) {
 	own, clients := gatewaytest.NewAuthority(t, "hospital"), gatewaytest.NewAuthority(t, "clients")
 	folder := t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }
-	own.Write(file("ca.pem"), "CERTIFICATE", own.Certificate.Raw)
+	own.WritePEM(file("ca.pem"), "CERTIFICATE", own.Certificate.Raw)
 	clients.Issue("gateway", file("client.pem"), file("client.key"))
 	k := gatewaytest.ServeIssuer(t, func(handler http.Handler) *httptest.Server { return serveTLS(t, own, clients, handler) })
 	ca := "\ntls_ca " + file("ca.pem")
@@ -36,11 +36,11 @@ func TestPrivateAuthority(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Run("trust", func(t *testing.T) {
 				g := newGateway(t, tlsSite("fhir_bearer {\ntrust "+k.URL+" api://fhir {"+tt.options+"\n}\n}\nrespond ok"))
-				wantReached(t, g.Get("/fhir/R4/Patient", k.Token(t, "api://fhir")), tt.reached, http.StatusServiceUnavailable)
+				checkReached(t, g.Get("/fhir/R4/Patient", k.Token(t, "api://fhir")), tt.reached, http.StatusServiceUnavailable)
 			})
 			t.Run("introspect", func(t *testing.T) {
 				g := newGateway(t, tlsSite("fhir_bearer {\nintrospect "+k.URL+"/introspect {\nclient_id gateway\nclient_secret s3cret\naudience any"+tt.options+"\n}\n}\nrespond ok"))
-				wantReached(t, g.Get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
+				checkReached(t, g.Get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
 			})
 			t.Run("idp", func(t *testing.T) {
 				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\npkce optional\n}"))
@@ -57,7 +57,7 @@ func TestPrivateAuthority(t *testing.T) {
 			})
 			t.Run("jwks_uri", func(t *testing.T) {
 				g := newGateway(t, tlsApp("client c {\njwks_uri "+k.URL+"/keys"+tt.options+"\ngrant_type client_credentials\nscope system/*.rs\n}"))
-				wantReached(t, g.Post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
+				checkReached(t, g.Post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
 			})
 		})
 	}
@@ -65,21 +65,21 @@ func TestPrivateAuthority(t *testing.T) {
 
 // tlsSite returns a Caddyfile with only a site, and tlsApp one with the global option fhir.
 func tlsSite(body string) string {
-	return gatewaytest.Formatted("{\nauto_https disable_redirects\nskip_install_trust\n}\n\nhttps://localhost:8443 {\n" + body + "\n}\n")
+	return gatewaytest.FormatCaddyfile("{\nauto_https disable_redirects\nskip_install_trust\n}\n\nhttps://localhost:8443 {\n" + body + "\n}\n")
 }
 
 func tlsApp(body string) string {
-	return gatewaytest.Formatted("{\nauto_https disable_redirects\nskip_install_trust\nfhir {\nissuer https://localhost:8443\n" + body + "\n}\n}\n\nhttps://localhost:8443 {\nfhir_authorize\n}\n")
+	return gatewaytest.FormatCaddyfile("{\nauto_https disable_redirects\nskip_install_trust\nfhir {\nissuer https://localhost:8443\n" + body + "\n}\n}\n\nhttps://localhost:8443 {\nfhir_authorize\n}\n")
 }
 
-func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
+func checkReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 	t.Helper()
 	want := otherwise
 	if reached {
 		want = http.StatusOK
 	}
 	if r.StatusCode != want {
-		t.Errorf("%d %s, want %d", r.StatusCode, gatewaytest.Read(t, r), want)
+		t.Errorf("%d %s, want %d", r.StatusCode, gatewaytest.ReadBody(t, r), want)
 	}
 }
 

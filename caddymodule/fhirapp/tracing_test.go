@@ -82,7 +82,7 @@ func TestSpans(t *testing.T) {
 	g.Gateway = g.NewBrowser()
 	request := gatewaytest.DemoRequest()
 	request.Set("scope", "openid launch/patient patient/*.rs")
-	ofPatient := g.TokenOfUser("nora", request)
+	ofPatient := g.TokenForUser("nora", request)
 	for _, tt := range []struct{ name, target, token, want string }{
 		{"passed on", "/fhir/R4/Patient/p01?_elements=id", token,
 			"ask answered read Patient in decide, decide allowed read Patient in handler, verify allowed in handler"},
@@ -98,8 +98,8 @@ func TestSpans(t *testing.T) {
 		for len(spans) > 0 {
 			<-spans
 		}
-		gatewaytest.Read(t, g.Get(tt.target, tt.token, "Traceparent", sampled))
-		if got := told(t, spans); got != tt.want {
+		gatewaytest.ReadBody(t, g.Get(tt.target, tt.token, "Traceparent", sampled))
+		if got := describeSpans(t, spans); got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
 		}
 	}
@@ -131,8 +131,8 @@ func (g *gateway) hasExemplar(name string) bool {
 	return false
 }
 
-// told describes the spans of the traced request: outcome, interaction, type and parent of each.
-func told(t *testing.T, spans <-chan []*trace.Span) string {
+// describeSpans describes the spans of the traced request: outcome, interaction, type and parent of each.
+func describeSpans(t *testing.T, spans <-chan []*trace.Span) string {
 	t.Helper()
 	var of []*trace.Span
 	for deadline := time.After(10 * time.Second); ; {
@@ -155,7 +155,7 @@ func told(t *testing.T, spans <-chan []*trace.Span) string {
 		if !isTraced(s) || s.GetName() == "handler" {
 			continue
 		}
-		checkSilent(t, s)
+		checkNoIdentifiers(t, s)
 		words := []string{names[string(s.GetSpanId())]}
 		for _, key := range []string{"outcome", "interaction", "resource_type"} {
 			for _, a := range s.GetAttributes() {
@@ -175,9 +175,9 @@ func told(t *testing.T, spans <-chan []*trace.Span) string {
 
 func isTraced(s *trace.Span) bool { return hex.EncodeToString(s.GetTraceId()) == traceID }
 
-// checkSilent checks that a span contains no user, client, requested resource or token. JWTs begin
+// checkNoIdentifiers checks that a span contains no user, client, requested resource or token. JWTs begin
 // with eyJ; random ids may contain shorter words.
-func checkSilent(t *testing.T, s *trace.Span) {
+func checkNoIdentifiers(t *testing.T, s *trace.Span) {
 	t.Helper()
 	text := prototext.Format(s)
 	for _, word := range []string{"alice", "nora", "demo-app", "p01", "secret", "example.org", "eyJ", "administrative-gender", "_elements"} {

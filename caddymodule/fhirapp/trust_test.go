@@ -56,7 +56,7 @@ https://localhost:8443 {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tt.g.Get("/fhir/R4/Patient", tt.token)
-			text := gatewaytest.Read(t, r)
+			text := gatewaytest.ReadBody(t, r)
 			if r.StatusCode != tt.status {
 				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.status, text)
 			}
@@ -65,8 +65,8 @@ https://localhost:8443 {
 			}
 		})
 	}
-	if k.Fetched != 1 && k.Fetched != 2 {
-		t.Errorf("the keys of two gateways were fetched %d times", k.Fetched)
+	if k.KeyRequests != 1 && k.KeyRequests != 2 {
+		t.Errorf("the keys of two gateways were fetched %d times", k.KeyRequests)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestIntrospectionDown(t *testing.T) {
 		if after := r.Header.Get("Retry-After"); r.StatusCode != http.StatusServiceUnavailable || after != tt[1] {
 			t.Errorf("status %d, Retry-After %q, want %q", r.StatusCode, after, tt[1])
 		}
-		if issue := g.Outcome(r); issue.Code != "transient" {
+		if issue := g.DecodeOutcome(r); issue.Code != "transient" {
 			t.Errorf("issue %+v", issue)
 		}
 	}
@@ -151,8 +151,8 @@ func TestWarningOfClaim(t *testing.T) {
 
 const smartPath = "/fhir/R4/.well-known/smart-configuration"
 
-// issuerSaying starts an issuer with the given discovery document, in which ISSUER is replaced by its URL.
-func issuerSaying(t *testing.T, document string) (issuer string, asked *atomic.Int32) {
+// newIssuerWithDocument starts an issuer with the given discovery document, in which ISSUER is replaced by its URL.
+func newIssuerWithDocument(t *testing.T, document string) (issuer string, asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
 	var server *httptest.Server
@@ -188,8 +188,8 @@ func guardOnly(trust ...string) string {
 // gateway requests them once, for the first request.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	t.Parallel()
-	issuer, asked := issuerSaying(t, discoveryDocument)
-	second, secondAsked := issuerSaying(t, discoveryDocument)
+	issuer, asked := newIssuerWithDocument(t, discoveryDocument)
+	second, secondAsked := newIssuerWithDocument(t, discoveryDocument)
 	g := newGateway(t, guardOnly(issuer, second))
 	if n := asked.Load(); n != 0 {
 		t.Fatalf("asked %d times while provisioning", n)
@@ -221,7 +221,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 // All other paths below the base need a token, and so does this path if no trusted issuer is known.
 func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	t.Parallel()
-	issuer, _ := issuerSaying(t, discoveryDocument)
+	issuer, _ := newIssuerWithDocument(t, discoveryDocument)
 	g := newGateway(t, guardOnly(issuer))
 	introspects := newGateway(t, tlsSite("fhir_bearer {\nintrospect "+issuer+"/introspect {\nclient_id x\nclient_secret x\naudience any\n}\n}\nrespond backend"))
 	for _, tt := range []struct {
@@ -266,10 +266,10 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 		"plain HTTP for brands":      strings.Replace(discoveryDocument, `"userinfo_endpoint": "ISSUER/me"`, `"user_access_brand_bundle": "http://evil.example/me"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			issuer, _ := issuerSaying(t, document)
+			issuer, _ := newIssuerWithDocument(t, document)
 			g := newGateway(t, guardOnly(issuer))
 			r := g.Get(smartPath, "")
-			if got := g.Outcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (gatewaytest.Issue{Severity: "error", Code: "transient", Diagnostics: "The service is not available at present. Try again later."}) {
+			if got := g.DecodeOutcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (gatewaytest.Issue{Severity: "error", Code: "transient", Diagnostics: "The service is not available at present. Try again later."}) {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}
 			if r.Header.Get("Access-Control-Allow-Origin") != "*" || r.Header.Get("Cache-Control") != "no-store" {
@@ -293,8 +293,8 @@ func TestProtectedResourceMetadata(t *testing.T) {
 // most sites; and at the well-known path too, if fhir_bearer serves it.
 func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	t.Parallel()
-	first, _ := issuerSaying(t, discoveryDocument)
-	second, _ := issuerSaying(t, discoveryDocument)
+	first, _ := newIssuerWithDocument(t, discoveryDocument)
+	second, _ := newIssuerWithDocument(t, discoveryDocument)
 	g := newGateway(t, guardOnly(first, second))
 	checkProtectedResource(t, g, "/fhir/R4/.well-known/oauth-protected-resource", first, second)
 	if r := g.Get("/.well-known/oauth-protected-resource/fhir/R4", ""); r.StatusCode != http.StatusOK {
@@ -317,7 +317,7 @@ func checkProtectedResource(t *testing.T, g *gateway, path string, servers ...st
 		Scopes   []string `json:"scopes_supported"`
 		Methods  []string `json:"bearer_methods_supported"`
 	}
-	if err := json.Unmarshal([]byte(gatewaytest.Read(t, r)), &metadata); err != nil || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal([]byte(gatewaytest.ReadBody(t, r)), &metadata); err != nil || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%s: %d %v", path, r.StatusCode, err)
 	}
 	if metadata.Resource != origin+"/fhir/R4" || !slices.Equal(metadata.Servers, servers) || !slices.Equal(metadata.Methods, []string{"header"}) {

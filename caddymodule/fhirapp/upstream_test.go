@@ -73,14 +73,14 @@ func TestUpstreamCredentials(t *testing.T) {
 	first, second, stranger := gatewaytest.NewAuthority(t, "first"), gatewaytest.NewAuthority(t, "second"), gatewaytest.NewAuthority(t, "stranger")
 	folder := t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }
-	first.Write(file("ca.pem"), "CERTIFICATE", first.Certificate.Raw)
+	first.WritePEM(file("ca.pem"), "CERTIFICATE", first.Certificate.Raw)
 	first.Issue("one", file("client.pem"), file("client.key"))
-	gatewaytest.Put(t, file("password"), "p1\n")
+	gatewaytest.ReplaceFile(t, file("password"), "p1\n")
 	t.Setenv("TX_USER", "gateway")
 	server := newGuardedServer(t, first, first)
 	caddyfile := func(port string) string {
 		return frontCaddyfile("ttl 1h\nupstream https://127.0.0.1:"+port+"/r4 {\n\tbasic {env.TX_USER} {file."+file("password")+"}\n\ttls_ca "+file("ca.pem")+
-			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", gatewaytest.NoBackend)
+			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", gatewaytest.UnreachableBackend)
 	}
 	portOf := func(s *guardedServer) string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
 	n := 0
@@ -88,7 +88,7 @@ func TestUpstreamCredentials(t *testing.T) {
 		t.Helper()
 		n++
 		response := g.askFor(foreign+strings.Repeat("x", n), "Bearer users")
-		body := gatewaytest.Read(t, response)
+		body := gatewaytest.ReadBody(t, response)
 		if response.StatusCode != status || strings.Contains(body, "p1") {
 			t.Errorf("%d, want %d: %s", response.StatusCode, status, body)
 		}
@@ -116,7 +116,7 @@ func TestUpstreamCredentials(t *testing.T) {
 
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "two")
-	gatewaytest.Put(t, file("password"), "p2\n")
+	gatewaytest.ReplaceFile(t, file("password"), "p2\n")
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "two") // as after a reload
 
 	stranger.Issue("three", file("client.pem"), file("client.key"))
@@ -128,7 +128,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	g = newGateway(t, caddyfile(portOf(server)))
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "")
-	second.Write(file("ca.pem"), "CERTIFICATE", second.Certificate.Raw)
+	second.WritePEM(file("ca.pem"), "CERTIFICATE", second.Certificate.Raw)
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "four")
 }
 
@@ -161,13 +161,13 @@ func TestRoutes(t *testing.T) {
 		"http://hl7.org/fhir/ValueSet/administrative-gender": "male female other unknown",
 	} {
 		for range 2 {
-			codes := expandedCodes(t, gatewaytest.Read(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")))
+			codes := expandedCodes(t, gatewaytest.ReadBody(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")))
 			if got := strings.Join(codes, " "); got != want {
 				t.Errorf("%s: %s, want %s", url, got, want)
 			}
 		}
 	}
-	checkCodes(t, gatewaytest.Read(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // $expand of an instance
+	checkCodes(t, gatewaytest.ReadBody(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // $expand of an instance
 	if leaked.Load() {
 		t.Error("a terminology server was sent a user's credentials")
 	}
@@ -175,7 +175,7 @@ func TestRoutes(t *testing.T) {
 
 // A value set that is requested from an upstream with many filters is fetched as a whole and searched locally.
 func TestPullThrough(t *testing.T) {
-	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
+	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.UnreachableBackend))
 	var asked atomic.Int64
 	server := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -183,9 +183,9 @@ func TestPullThrough(t *testing.T) {
 		origin.Server.ServeHTTP(w, r)
 	}))
 	synonyms := gatewaytest.WriteFile(t, "words.txt", "teutonic => german")
-	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream http://"+server+"/fhir/R4", gatewaytest.NoBackend))
+	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream http://"+server+"/fhir/R4", gatewaytest.UnreachableBackend))
 	search := func(filter string) (codes []string) {
-		return expandedCodes(t, gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))
+		return expandedCodes(t, gatewaytest.ReadBody(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -207,7 +207,7 @@ func TestPullThrough(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("it was asked all the same")
 	}
-	if response := g.Ask(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied
+	if response := g.Do(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied
 		t.Fatal(response.StatusCode)
 	}
 	if search("fren"); asked.Load() == before {
@@ -219,11 +219,11 @@ func TestPullThrough(t *testing.T) {
 // resources of one user with others.
 func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	t.Parallel()
-	server := newScripted("good")
+	server := newScriptedServer("good")
 	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
 	for range 3 {
-		gatewaytest.Read(t, g.Get(expandPath(foreign)+"&cache-id=1", ""))
-		gatewaytest.Read(t, g.Ask(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`, "Content-Type", "application/fhir+json"))
+		gatewaytest.ReadBody(t, g.Get(expandPath(foreign)+"&cache-id=1", ""))
+		gatewaytest.ReadBody(t, g.Do(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`, "Content-Type", "application/fhir+json"))
 	}
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)

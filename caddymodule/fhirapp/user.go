@@ -62,16 +62,16 @@ type User struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// resolved returns the user for package authorize, with the placeholders of its secrets replaced.
-func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
+// resolve returns the user for package authorize, with the placeholders of its secrets replaced.
+func (u *User) resolve(logger *slog.Logger) (zero people.User, err error) {
 	hash, totpSecret := u.PasswordHash, u.TOTPSecret
 	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := CheckPasswordHash(hash); err != nil {
-		return none, err
+		return zero, err
 	}
-	if isCostly(hash) {
+	if isCostlyHash(hash) {
 		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
 	}
 	return u.WithSecrets(hash, totpSecret), nil
@@ -101,16 +101,16 @@ func (u *User) ParseOptions(d *caddyfile.Dispenser, checkName func(string) error
 		return err
 	}
 	return option.Block{
-		"password_hash": option.Word(&u.PasswordHash, option.Literal(CheckPasswordHash)),
-		"totp_secret":   option.Word(&u.TOTPSecret, option.Literal(totp.CheckSecret)),
+		"password_hash": option.Word(&u.PasswordHash, option.IfLiteral(CheckPasswordHash)),
+		"totp_secret":   option.Word(&u.TOTPSecret, option.IfLiteral(totp.CheckSecret)),
 		"name":          option.Word(&u.DisplayName, nil),
-		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),
+		"email":         option.OneOrTwoWords(u.setEmail, u.setEmailVerified),
 		"phone":         option.Word(&u.Phone, nil),
 		"fhir_user":     option.Word(&u.FHIRUser, people.CheckFHIRUser),
 		"patient":       option.Words(&u.Patients, checkPatient),
 		"group":         option.Words(&u.Groups, nil),
 		"claim":         option.Pair(&u.Claims, people.CheckClaim),
-		"disabled":      option.Bareword(&u.Disabled),
+		"disabled":      option.Flag(&u.Disabled),
 	}.Parse(d, "claim")
 }
 
@@ -182,8 +182,8 @@ const (
 	maxArgon2idCost = 256 << 10 // KiB of memory times passes
 )
 
-// isCostly reports whether a few comparisons with a valid hash would occupy all CPUs.
-func isCostly(hash string) bool {
+// isCostlyHash reports whether a few comparisons with a valid hash would occupy all CPUs.
+func isCostlyHash(hash string) bool {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		memory, passes, _ := argon2idCost(hash)
 		return uint64(memory)*uint64(passes) > maxArgon2idCost

@@ -62,12 +62,12 @@ func (a *Authority) Issue(name, certificateFile, keyFile string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.Write(certificateFile, "CERTIFICATE", der)
-	a.Write(keyFile, "PRIVATE KEY", private)
+	a.WritePEM(certificateFile, "CERTIFICATE", der)
+	a.WritePEM(keyFile, "PRIVATE KEY", private)
 }
 
-// Write writes a PEM file.
-func (a *Authority) Write(file, kind string, der []byte) {
+// WritePEM writes a PEM file.
+func (a *Authority) WritePEM(file, kind string, der []byte) {
 	a.t.Helper()
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		a.t.Fatal(err)

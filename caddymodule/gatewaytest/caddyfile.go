@@ -21,7 +21,7 @@ func CheckGolden(t *testing.T, file string, update bool) {
 	input, want, _ := strings.Cut(content, separator)
 	got := adaptGolden(input)
 	if update {
-		Put(t, file, input+separator+got+"\n")
+		ReplaceFile(t, file, input+separator+got+"\n")
 		return
 	}
 	if got != strings.TrimSpace(want) {
@@ -44,8 +44,8 @@ func adaptGolden(input string) string {
 	return text.String()
 }
 
-// AppBlock returns a Caddyfile with lines in the fhir block. They begin at line 4.
-func AppBlock(lines string) string {
+// AppCaddyfile returns a Caddyfile with lines in the fhir block. They begin at line 4.
+func AppCaddyfile(lines string) string {
 	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
 }
 
@@ -78,23 +78,23 @@ func (all CaddyfileErrors) Check(t *testing.T) {
 
 // AuthorizationServer returns the Caddyfile of an authorization server with one user, and with lines in its fhir block.
 func AuthorizationServer(lines string) string {
-	return Formatted("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +
+	return FormatCaddyfile("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +
 		"user alice {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t}\n\t\t" + lines + "\n\t}\n}\n\n" +
 		"https://localhost:8443 {\n\tfhir_authorize\n}\n")
 }
 
 var (
-	fence   = regexp.MustCompile("(?ms)^```.*?^```")
-	heading = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
-	unslug  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+	fencePattern      = regexp.MustCompile("(?ms)^```.*?^```")
+	headingPattern    = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	nonSlugCharacters = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
 // Anchors returns the anchors that GitHub generates for a page's headings: in lower case, without punctuation, with
 // hyphens for spaces, and numbered if repeated.
 func Anchors(page string) (names []string) {
 	seen := map[string]int{}
-	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
-		name := strings.ReplaceAll(unslug.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
+	for _, found := range headingPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(page, ""), -1) {
+		name := strings.ReplaceAll(nonSlugCharacters.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
 		if n := seen[name]; n > 0 {
 			names = append(names, name+"-"+strconv.Itoa(n))
 		} else {
@@ -105,14 +105,14 @@ func Anchors(page string) (names []string) {
 	return names
 }
 
-// Names of users and clients: BadNames are never valid as a sub, ReservedNames only in tokens of other issuers.
+// Names of users and clients: InvalidNames are never valid as a sub, ReservedNames only in tokens of other issuers.
 var (
-	BadNames = map[string]string{
+	InvalidNames = map[string]string{
 		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",
 		"DEL": "wendy\x7f", "300 bytes": strings.Repeat("x", 300), "not ASCII": "wéndy", "no-break space": "wendy\u00a0",
 	}
 	ReservedNames = map[string]string{
 		"a client that registered itself": "registered-0123456789abcdef0123456789abcdef", "a person of an identity provider": strings.Repeat("A", 43),
 	}
-	GoodNames = map[string]string{"plain": "wendy", "with a space": "Wendy Adams", "an address": "wendy@hospital.example", "255 bytes": strings.Repeat("x", 255)}
+	ValidNames = map[string]string{"plain": "wendy", "with a space": "Wendy Adams", "an address": "wendy@hospital.example", "255 bytes": strings.Repeat("x", 255)}
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// appHeaders are request headers of scripts, or headers that browsers and tracing tools add to their requests.
-const appHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
+// scriptHeaders are request headers of scripts, or headers that browsers and tracing tools add to their requests.
+const scriptHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
 	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
 
 // CheckCORS checks the CORS headers of preflights, responses and errors at an endpoint that supports method. Scripts of
@@ -27,11 +27,11 @@ func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 			allowed = origin
 		}
 		ask := func(by string, headers ...string) *http.Response {
-			return g.NewBrowser().Ask(by, path, "", append(headers, "Origin", origin)...)
+			return g.NewBrowser().Do(by, path, "", append(headers, "Origin", origin)...)
 		}
-		preflight := ask(http.MethodOptions, "Access-Control-Request-Method", method, "Access-Control-Request-Headers", appHeaders)
+		preflight := ask(http.MethodOptions, "Access-Control-Request-Method", method, "Access-Control-Request-Headers", scriptHeaders)
 		if got := preflight.Header; AllowedOrigin(preflight) != allowed || allowed != "" && (preflight.StatusCode != http.StatusNoContent ||
-			got.Get("Access-Control-Allow-Methods") != method || got.Get("Access-Control-Allow-Headers") != appHeaders) {
+			got.Get("Access-Control-Allow-Methods") != method || got.Get("Access-Control-Allow-Headers") != scriptHeaders) {
 			t.Errorf("preflight from %s: %d %v", origin, preflight.StatusCode, got)
 		}
 		responses := map[string]*http.Response{

@@ -20,13 +20,13 @@ import (
 )
 
 // Example starts Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
-func Example(t testing.TB, backend http.Handler, oldnew ...string) *Gateway {
+func Example(t testing.TB, backend http.Handler, replacements ...string) *Gateway {
 	t.Helper()
-	address := NoBackend
+	address := UnreachableBackend
 	if backend != nil {
 		address = Backend(t, backend)
 	}
-	return New(t, ExampleText(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
+	return New(t, ExampleText(t, append(replacements, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
 // ServersBlock is the first line of the server options in Caddyfile.example.
@@ -36,17 +36,17 @@ const ServersBlock = "\tservers {\n"
 const ExampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
 
 // ExampleText returns Caddyfile.example with parts of its text replaced, each once, and with cheap password hashes.
-func ExampleText(t testing.TB, oldnew ...string) string {
+func ExampleText(t testing.TB, replacements ...string) string {
 	t.Helper()
-	return CheapHashes().Replace(ExampleAsIs(t, oldnew...))
+	return CheapHashes().Replace(UnmodifiedExampleText(t, replacements...))
 }
 
-// ExampleAsIs returns Caddyfile.example with parts of its text replaced, each once.
-func ExampleAsIs(t testing.TB, oldnew ...string) string {
+// UnmodifiedExampleText returns Caddyfile.example with parts of its text replaced, each once.
+func UnmodifiedExampleText(t testing.TB, replacements ...string) string {
 	t.Helper()
 	file := ReadFile(t, Root("Caddyfile.example"))
 	text := file
-	for pair := range slices.Chunk(oldnew, 2) {
+	for pair := range slices.Chunk(replacements, 2) {
 		if !strings.Contains(text, pair[0]) {
 			t.Fatalf("Caddyfile.example has no %q", pair[0])
 		}
@@ -69,15 +69,15 @@ var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	if err != nil {
 		panic(err)
 	}
-	var oldnew []string
+	var replacements []string
 	for _, user := range userInExample.FindAllStringSubmatch(string(file), -1) {
 		hash, err := bcrypt.GenerateFromPassword([]byte(user[1]+"-demo-password"), bcrypt.MinCost)
 		if err != nil {
 			panic(err)
 		}
-		oldnew = append(oldnew, user[2], string(hash))
+		replacements = append(replacements, user[2], string(hash))
 	}
-	return strings.NewReplacer(oldnew...)
+	return strings.NewReplacer(replacements...)
 })
 
 // DemoCallback is the redirect URI of demo-app, which needs no click once alice is signed in.
@@ -86,30 +86,30 @@ const DemoCallback = "https://app.example.org/callback"
 // Code signs alice in and returns the authorization code.
 func (g *Gateway) Code() string {
 	g.t.Helper()
-	return g.CodeOf(DemoRequest())
+	return g.CodeFor(DemoRequest())
 }
 
-// CodeOf is like [Gateway.Code], but for another request.
-func (g *Gateway) CodeOf(request url.Values) string {
+// CodeFor is like [Gateway.Code], but for another request.
+func (g *Gateway) CodeFor(request url.Values) string {
 	g.t.Helper()
-	return g.CodeOfUser("alice", request)
+	return g.CodeForUser("alice", request)
 }
 
-// CodeOfUser is like [Gateway.CodeOf], but for another user.
-func (g *Gateway) CodeOfUser(user string, request url.Values) string {
+// CodeForUser is like [Gateway.CodeFor], but for another user.
+func (g *Gateway) CodeForUser(user string, request url.Values) string {
 	g.t.Helper()
-	page := Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
+	page := ReadBody(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
 	form := authorizetest.ReadForm(page)
 	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}
 	form.Fields.Set("username", user)
 	form.Fields.Set("password", user+"-demo-password")
-	answer, err := g.Post(form.Action, form.Fields).Location()
+	callback, err := g.Post(form.Action, form.Fields).Location()
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return answer.Query().Get("code")
+	return callback.Query().Get("code")
 }
 
 // DemoRequest returns an authorization request for demo-app.
@@ -127,23 +127,23 @@ func CodeForm(code string) url.Values {
 // Token signs alice in and returns an access token.
 func (g *Gateway) Token() string {
 	g.t.Helper()
-	return g.TokenOf(DemoRequest())
+	return g.TokenFor(DemoRequest())
 }
 
-// TokenOf is like [Gateway.Token], but for another request.
-func (g *Gateway) TokenOf(request url.Values) string {
+// TokenFor is like [Gateway.Token], but for another request.
+func (g *Gateway) TokenFor(request url.Values) string {
 	g.t.Helper()
-	return g.TokenOfUser("alice", request)
+	return g.TokenForUser("alice", request)
 }
 
-// TokenOfUser is like [Gateway.TokenOf], but for another user.
-func (g *Gateway) TokenOfUser(user string, request url.Values) string {
+// TokenForUser is like [Gateway.TokenFor], but for another user.
+func (g *Gateway) TokenForUser(user string, request url.Values) string {
 	g.t.Helper()
-	return g.AccessToken(CodeForm(g.CodeOfUser(user, request)))
+	return g.RequestToken(CodeForm(g.CodeForUser(user, request)))
 }
 
-// AccessToken returns the access token for a token request.
-func (g *Gateway) AccessToken(form url.Values) string {
+// RequestToken returns the access token for a token request.
+func (g *Gateway) RequestToken(form url.Values) string {
 	g.t.Helper()
 	var token struct {
 		AccessToken string `json:"access_token"`
@@ -160,8 +160,8 @@ type Issue struct {
 	Severity, Code, Diagnostics string // members of OperationOutcome.issue
 }
 
-// Outcome decodes a response that must be an OperationOutcome with one issue.
-func (g *Gateway) Outcome(r *http.Response) Issue {
+// DecodeOutcome decodes a response that must be an OperationOutcome with one issue.
+func (g *Gateway) DecodeOutcome(r *http.Response) Issue {
 	g.t.Helper()
 	var o struct {
 		ResourceType string
@@ -186,18 +186,20 @@ func HeaderList(h http.Header, name string) (members []string) {
 	return members
 }
 
-// Formatted returns a Caddyfile in the format of caddy fmt.
-func Formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
+// FormatCaddyfile returns a Caddyfile in the format of caddy fmt.
+func FormatCaddyfile(caddyfileText string) string {
+	return string(caddyfile.Format([]byte(caddyfileText)))
+}
 
-// HandlerOf returns the only handler of a type in a configuration.
-func HandlerOf[H any](t testing.TB, ctx caddy.Context) H {
+// FindHandler returns the only handler of a type in a configuration.
+func FindHandler[H any](t testing.TB, ctx caddy.Context) H {
 	t.Helper()
 	app, err := ctx.App("http")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, server := range app.(*caddyhttp.App).Servers {
-		if h, ok := handlerAmong[H](server.Routes); ok {
+		if h, ok := findHandlerIn[H](server.Routes); ok {
 			return h
 		}
 	}
@@ -205,18 +207,18 @@ func HandlerOf[H any](t testing.TB, ctx caddy.Context) H {
 	return *new(H)
 }
 
-func handlerAmong[H any](routes caddyhttp.RouteList) (none H, ok bool) {
+func findHandlerIn[H any](routes caddyhttp.RouteList) (zero H, ok bool) {
 	for _, route := range routes {
 		for _, handler := range route.Handlers {
 			if h, ok := handler.(H); ok {
 				return h, true
 			}
 			if nested, ok := handler.(*caddyhttp.Subroute); ok {
-				if h, ok := handlerAmong[H](nested.Routes); ok {
+				if h, ok := findHandlerIn[H](nested.Routes); ok {
 					return h, true
 				}
 			}
 		}
 	}
-	return none, false
+	return zero, false
 }

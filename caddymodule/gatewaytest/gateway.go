@@ -45,36 +45,36 @@ type Gateway struct {
 // New returns a gateway with a new storage.
 func New(t testing.TB, caddyfile string) *Gateway {
 	t.Helper()
-	return NewAt(t, caddyfile, Folder(t))
+	return NewInFolder(t, caddyfile, StorageFolder(t))
 }
 
-// Folder returns a storage that contains the signing keys of the example's issuer, and Caddy's own certificate authority,
+// StorageFolder returns a storage that contains the signing keys of the example's issuer, and Caddy's own certificate authority,
 // because creating these takes longer than most tests.
-func Folder(t testing.TB) string {
+func StorageFolder(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(filled())); err != nil {
+	if err := os.CopyFS(folder, os.DirFS(preparedStorage())); err != nil {
 		t.Fatal(err)
 	}
 	return folder
 }
 
-var filled = sync.OnceValue(func() string {
+var preparedStorage = sync.OnceValue(func() string {
 	folder := filepath.Join(caddy.AppDataDir(), "example") // removed at the end of the process
-	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
+	storage := keyring.LockingStorage{CertMagicStorage: &certmagic.FileStorage{Path: folder}}
 	name := "fhir/keys/" + fhirbase.StorageName("https://localhost:8443") + ".json"
 	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
 		panic(err)
 	}
-	if err := makeAuthority(folder); err != nil {
+	if err := createAuthority(folder); err != nil {
 		panic(err)
 	}
 	return folder
 })
 
-func makeAuthority(folder string) error {
-	provisioning.Lock()
-	defer provisioning.Unlock()
+func createAuthority(folder string) error {
+	provisionMutex.Lock()
+	defer provisionMutex.Unlock()
 	_, err := caddy.ProvisionContext(&caddy.Config{
 		StorageRaw: fileStorage(folder), AppsRaw: caddy.ModuleMap{"pki": []byte("{}")},
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{caddy.DefaultLoggerName: {
@@ -88,8 +88,8 @@ func fileStorage(folder string) []byte {
 	return caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
 }
 
-// NewAt returns a gateway with its keys and certificates in a folder, as for a restart.
-func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
+// NewInFolder returns a gateway with its keys and certificates in a folder, as for a restart.
+func NewInFolder(t testing.TB, caddyfile, folder string) *Gateway {
 	t.Helper()
 	config := Adapt(t, caddyfile)
 	config.StorageRaw = fileStorage(folder)
@@ -142,8 +142,8 @@ func (g *Gateway) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Ask sends a request with a body and headers, as pairs of name and value. Headers with an empty value are left out.
-func (g *Gateway) Ask(method, target, body string, headers ...string) *http.Response {
+// Do sends a request with a body and headers, as pairs of name and value. Headers with an empty value are left out.
+func (g *Gateway) Do(method, target, body string, headers ...string) *http.Response {
 	var content io.Reader
 	if body != "" {
 		content = strings.NewReader(body)
@@ -157,21 +157,21 @@ func (g *Gateway) Ask(method, target, body string, headers ...string) *http.Resp
 	return g.Send(r)
 }
 
-// Get sends a GET request, with an access token unless it is empty, and with headers as in [Gateway.Ask].
+// Get sends a GET request, with an access token unless it is empty, and with headers as in [Gateway.Do].
 func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
 	if token != "" {
 		token = "Bearer " + token
 	}
-	return g.Ask(http.MethodGet, target, "", append([]string{"Authorization", token}, headers...)...)
+	return g.Do(http.MethodGet, target, "", append([]string{"Authorization", token}, headers...)...)
 }
 
 // Post sends a form.
 func (g *Gateway) Post(path string, form url.Values) *http.Response {
-	return g.Ask(http.MethodPost, path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	return g.Do(http.MethodPost, path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
 
-// Read returns the body of a response.
-func Read(t testing.TB, r *http.Response) string {
+// ReadBody returns the body of a response.
+func ReadBody(t testing.TB, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -194,9 +194,9 @@ func Adapt(t testing.TB, caddyfile string) *caddy.Config {
 	return config
 }
 
-// provisioning is locked while a configuration is provisioned, which sets the default logger and certmagic's default
+// provisionMutex is locked while a configuration is provisioned, which sets the default logger and certmagic's default
 // storage that all configurations share.
-var provisioning sync.Mutex
+var provisionMutex sync.Mutex
 
 // Provision loads a configuration, as [caddy.ProvisionContext] does. If the test fails, the last warnings and errors are
 // shown, except those of logs with their own writer.
@@ -211,14 +211,14 @@ func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 	if config.Logging.Logs[caddy.DefaultLoggerName] == nil {
 		config.Logging.Logs[caddy.DefaultLoggerName] = new(caddy.CustomLog)
 	}
-	writer := caddyconfig.JSONModuleObject(keepLog(t), "output", "test", nil)
+	writer := caddyconfig.JSONModuleObject(newTestLog(t), "output", "test", nil)
 	for _, log := range config.Logging.Logs {
 		if log.WriterRaw == nil {
 			log.WriterRaw, log.Level = writer, "WARN"
 		}
 	}
-	provisioning.Lock()
-	defer provisioning.Unlock()
+	provisionMutex.Lock()
+	defer provisionMutex.Unlock()
 	return caddy.ProvisionContext(config)
 }
 
@@ -226,12 +226,12 @@ func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 func WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	Put(t, path, content)
+	ReplaceFile(t, path, content)
 	return path
 }
 
-// Put writes a file.
-func Put(t testing.TB, path, content string) {
+// ReplaceFile writes a file.
+func ReplaceFile(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -290,8 +290,8 @@ var (
 	testLogNumbers atomic.Int64
 )
 
-// keepLog returns a new log for a test.
-func keepLog(t testing.TB) testLog {
+// newTestLog returns a new log for a test.
+func newTestLog(t testing.TB) testLog {
 	number, lines := testLogNumbers.Add(1), new(lastlines.Lines)
 	testLogs.Store(number, lines)
 	t.Cleanup(func() {
@@ -302,8 +302,8 @@ func keepLog(t testing.TB) testLog {
 	return testLog{number}
 }
 
-// NoBackend is the address of a FHIR server that is never running, because a socket cannot be below a file.
-const NoBackend = "unix/" + os.DevNull + "/fhir.sock"
+// UnreachableBackend is the address of a FHIR server that is never running, because a socket cannot be below a file.
+const UnreachableBackend = "unix/" + os.DevNull + "/fhir.sock"
 
 // Main runs tests independently of the machine's environment and the user's folders. It returns the exit status.
 func Main(m *testing.M) int {
@@ -320,7 +320,7 @@ func Main(m *testing.M) int {
 		}
 	}
 	for name, value := range map[string]string{
-		"FHIR_BACKEND":    NoBackend,
+		"FHIR_BACKEND":    UnreachableBackend,
 		"XDG_CONFIG_HOME": filepath.Join(folder, "config"),
 		"XDG_DATA_HOME":   filepath.Join(folder, "data"),
 	} {

@@ -16,8 +16,8 @@ import (
 // Issuer is another issuer of access tokens with discovery, keys and introspection.
 type Issuer struct {
 	*httptest.Server
-	Key     jose.JSONWebKey // signing key
-	Fetched int             // number of requests for the keys
+	Key         jose.JSONWebKey // signing key
+	KeyRequests int             // number of requests for the keys
 }
 
 // NewIssuer serves an issuer until the end of the test.
@@ -43,18 +43,18 @@ func ServeIssuer(t *testing.T, serve func(http.Handler) *httptest.Server) *Issue
 		})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		k.Fetched++
+		k.KeyRequests++
 		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.Key.Public()}})
 	})
 	mux.HandleFunc("/introspect", func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
 		active := id == "gateway" && secret == "s3cret" && r.FormValue("token") == "opaque"
-		answer := map[string]any{"active": active}
+		response := map[string]any{"active": active}
 		if active {
-			answer = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix()}
+			response = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix()}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer)
+		_ = json.NewEncoder(w).Encode(response)
 	})
 	return k
 }

@@ -31,7 +31,7 @@ func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 // DialPipe serves a handler over one connection, which it treats as TLS.
 func DialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*http.Server, net.Conn) {
 	t.Helper()
-	near, far := net.Pipe()
+	client, far := net.Pipe()
 	l := make(pipeListener, 1)
 	l <- far
 	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,35 +39,35 @@ func DialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*h
 		handler.ServeHTTP(w, r)
 	})}
 	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = errors.Join(near.Close(), server.Close()) })
-	return server, near
+	t.Cleanup(func() { _ = errors.Join(client.Close(), server.Close()) })
+	return server, client
 }
 
-// CheckDrip checks that a server with a handler can shut down soon although a request body is sent one byte at a time.
-func CheckDrip(t *testing.T, handler http.Handler, method, path string, headers ...string) {
+// CheckSlowBody checks that a server with a handler can shut down soon although a request body is sent one byte at a time.
+func CheckSlowBody(t *testing.T, handler http.Handler, method, path string, headers ...string) {
 	t.Helper()
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(now)) // the bubble starts in the past, and the gateway was created outside
 		server, conn := DialPipe(t, nil, handler)
 		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost:8443\r\nContent-Length: 40000\r\n%s\r\n", method, path, strings.Join(headers, "\r\n"))
-		began := time.Now()
+		startedAt := time.Now()
 		var client sync.WaitGroup
 		defer client.Wait()
-		client.Go(func() { drip(conn, head+"\r\n") })
+		client.Go(func() { sendSlowly(conn, head+"\r\n") })
 		client.Go(func() { _, _ = io.Copy(io.Discard, conn) })
 		time.Sleep(time.Second)
 		if err := server.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 25*time.Second {
-			t.Errorf("the server ended after %v", took)
+		if elapsed := time.Since(startedAt); elapsed > 25*time.Second {
+			t.Errorf("the server ended after %v", elapsed)
 		}
 	})
 }
 
-// drip sends the head of a request at once, and its body one byte at a time.
-func drip(conn net.Conn, head string) {
+// sendSlowly sends the head of a request at once, and its body one byte at a time.
+func sendSlowly(conn net.Conn, head string) {
 	_, err := io.WriteString(conn, head)
 	for sent := 0; err == nil && sent < 100; sent++ {
 		time.Sleep(2 * time.Second)

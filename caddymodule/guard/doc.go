@@ -17,21 +17,21 @@
 //	   ├─ JWT with our iss
 //	   │     ▼
 //	   │  [Verifier]
-//	   │     ├─ [Memory]             cached: this token was verified before, or
+//	   │     ├─ [TokenCache]             cached: this token was verified before, or
 //	   │     ├─ header               typ, alg, kid; no embedded or referenced key
 //	   │     ├─ signature            by the key from the [KeySet]
 //	   │     ├─ claims               iss, aud, exp, nbf, iat, sub, client_id, jti
 //	   │     └─ Revoked              checked each time, even if the token is cached
 //	   ├─ JWT with the iss of a trusted issuer
 //	   │     ▼
-//	   │  [Trusted]                  the same steps, with that issuer's [KeySet]
+//	   │  [TrustedVerifier]                  the same steps, with that issuer's [KeySet]
 //	   │     ├─ signature            any asymmetric algorithm that fits the key
 //	   │     └─ claims               vendor-specific claim names; no ID tokens
 //	   ├─ JWT of any other issuer → 401
 //	   └─ opaque token
 //	         ▼
 //	      [Introspector.Verify]      no introspector → 401
-//	         ├─ [Memory]             cached: this token was introspected recently, or
+//	         ├─ [TokenCache]             cached: this token was introspected recently, or
 //	         ├─ [fairqueue.Queue]    waits for a free slot, fairly by network
 //	         ├─ back-off             while the authorization server does not respond → 503
 //	         ├─ request              one per token, shared by concurrent requests
@@ -45,7 +45,7 @@
 //	introspector.go  Introspector
 //	error.go         rejections: status, challenge, OperationOutcome; step-up
 //
-// One [Memory] serves all verifiers. The cache key contains the policy, so no verifier gets the entries of another.
+// One [TokenCache] serves all verifiers. The cache key contains the policy, so no verifier gets the entries of another.
 //
 // Every valid token passes. Package enforce checks which FHIR resources its scopes allow.
 //

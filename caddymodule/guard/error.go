@@ -15,44 +15,44 @@ import (
 var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
-	// errRequest: the token is not sent as RFC 6750 §2.1 requires.
-	errRequest = errors.New("bearer token sent in a wrong way")
+	// errInvalidRequest: the token is not sent as RFC 6750 §2.1 requires.
+	errInvalidRequest = errors.New("bearer token sent in a wrong way")
 	// errHopByHop: the Connection header names a header that contains an identity.
 	errHopByHop = errors.New("hop-by-hop header names an identity header")
-	// ErrPath: servers may interpret the path differently.
-	ErrPath = errors.New("ambiguous path")
-	// errWithdrawn: the token's user or client no longer exists.
-	errWithdrawn = errors.New("user or client withdrawn")
-	// errMalformed: not a JWS in compact form with a JSON header and claims, or contradictory claims.
-	errMalformed = errors.New("malformed token")
-	// errType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims identify another kind of token.
-	errType = errors.New("token is not an access token")
+	// ErrAmbiguousPath: servers may interpret the path differently.
+	ErrAmbiguousPath = errors.New("ambiguous path")
+	// errHolderRemoved: the token's user or client no longer exists.
+	errHolderRemoved = errors.New("user or client withdrawn")
+	// errMalformedToken: not a JWS in compact form with a JSON header and claims, or contradictory claims.
+	errMalformedToken = errors.New("malformed token")
+	// errTokenType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims identify another kind of token.
+	errTokenType = errors.New("token is not an access token")
 	// errAlgorithm: the alg header does not match the key, or is not allowed.
 	errAlgorithm = errors.New("signature algorithm not allowed")
-	// errHeader: the header contains a parameter that is not accepted.
-	errHeader = errors.New("header parameter not accepted")
+	// errHeaderParameter: the header contains a parameter that is not accepted.
+	errHeaderParameter = errors.New("header parameter not accepted")
 	// ErrUnknownKey: no key has this kid. A [KeySet] returns it too.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrSignature: the key does not verify the signature.
-	ErrSignature = errors.New("wrong signature")
-	// errIssuer: the iss claim is not the expected issuer.
-	errIssuer = errors.New("wrong issuer")
-	// errAudience: the aud claim does not contain the audience.
-	errAudience = errors.New("wrong audience")
+	// ErrInvalidSignature: the key does not verify the signature.
+	ErrInvalidSignature = errors.New("wrong signature")
+	// errUnexpectedIssuer: the iss claim is not the expected issuer.
+	errUnexpectedIssuer = errors.New("wrong issuer")
+	// errUnexpectedAudience: the aud claim does not contain the audience.
+	errUnexpectedAudience = errors.New("wrong audience")
 	// ErrExpired: the exp claim is in the past.
 	ErrExpired = errors.New("token expired")
 	// errNotYetValid: the nbf claim is in the future.
 	errNotYetValid = errors.New("token not yet valid")
-	// errIssuedAt: the iat claim is in the future, or after exp.
-	errIssuedAt = errors.New("implausible time of issue")
+	// errInvalidIssuedAt: the iat claim is in the future, or after exp.
+	errInvalidIssuedAt = errors.New("implausible time of issue")
 	// errMissingClaim: a required claim (RFC 9068 §2.2) is missing.
 	errMissingClaim = errors.New("required claim missing")
-	// errBound: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
-	errBound = errors.New("token is bound to a key")
-	// errRevoked: the token was revoked.
-	errRevoked = errors.New("token revoked")
-	// errInactive: the introspection response reports the token as not active (RFC 7662 §2.2).
-	errInactive = errors.New("token not active")
+	// errSenderConstrained: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
+	errSenderConstrained = errors.New("token is bound to a key")
+	// errRevokedToken: the token was revoked.
+	errRevokedToken = errors.New("token revoked")
+	// errInactiveToken: the introspection response reports the token as not active (RFC 7662 §2.2).
+	errInactiveToken = errors.New("token not active")
 	// ErrStepUp: the person must sign in more strongly, or again (RFC 9470).
 	ErrStepUp = errors.New("insufficient user authentication")
 	// ErrUnavailable: keys, revocations or introspection are unavailable.
@@ -142,13 +142,13 @@ func (e *Error) Challenge(realm string) string {
 	if e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden && (e.Status != http.StatusBadRequest || e.Code == "") {
 		return ""
 	}
-	challenge := "Bearer realm=" + quoted(realm)
+	challenge := "Bearer realm=" + quotedString(realm)
 	if e.Code != "" {
-		challenge += ", error=" + quoted(e.Code)
-		challenge += ", error_description=" + quoted(e.Description)
+		challenge += ", error=" + quotedString(e.Code)
+		challenge += ", error_description=" + quotedString(e.Description)
 	}
 	if e.Scope != "" {
-		challenge += ", scope=" + quoted(e.Scope)
+		challenge += ", scope=" + quotedString(e.Scope)
 	}
 	return challenge + e.StepUp.challenge()
 }
@@ -170,9 +170,9 @@ func (e *Error) RetryAfter() string {
 	return strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))
 }
 
-// quoted returns s as a quoted-string. It drops the characters that RFC 6750 §3 does not allow in its attributes, because
+// quotedString returns s as a quoted-string. It drops the characters that RFC 6750 §3 does not allow in its attributes, because
 // they could end the string or the header.
-func quoted(s string) string {
+func quotedString(s string) string {
 	return `"` + strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
 			return -1
@@ -181,8 +181,8 @@ func quoted(s string) string {
 	}, s) + `"`
 }
 
-// noToken rejects a request without a bearer token.
-func noToken(err error) *Error {
+// missingToken rejects a request without a bearer token.
+func missingToken(err error) *Error {
 	return &Error{Status: http.StatusUnauthorized, Description: "An access token is required.", Err: err}
 }
 
@@ -195,11 +195,11 @@ func badRequest(description string, err error) *Error {
 // verification got. Two causes are disclosed: expiry, since clients act on it, and a wrong claim of another issuer, since
 // that is a configuration error. Both are checked after the signature, except for the iss of an unknown issuer.
 func invalidToken(err error) *Error {
-	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description(err), Err: err}
+	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: describeError(err), Err: err}
 }
 
-// description returns the sentence for the client.
-func description(err error) string {
+// describeError returns the sentence for the client.
+func describeError(err error) string {
 	claim, ok := errors.AsType[*ClaimError](err)
 	switch {
 	case errors.Is(err, ErrExpired):
@@ -217,30 +217,32 @@ func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
 }
 
-// Lifted adds scopes that would each allow the request, and returns the rejection.
-func (e *Error) Lifted(scope string) *Error {
+// WithScope adds scopes that would each allow the request, and returns the rejection.
+func (e *Error) WithScope(scope string) *Error {
 	e.Scope = scope
 	return e
 }
 
-// Withdrawn rejects a valid token of a user or client that no longer exists.
-func Withdrawn() *Error { return invalidToken(errWithdrawn) }
+// HolderRemoved rejects a valid token of a user or client that no longer exists.
+func HolderRemoved() *Error { return invalidToken(errHolderRemoved) }
 
-// Unavailable rejects a token that the caller could not check.
-func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
+// VerificationUnavailable rejects a token that the caller could not check.
+func VerificationUnavailable(err error) *Error {
+	return verificationUnavailable(fmt.Errorf("%w: %w", ErrUnavailable, err))
+}
 
-// unavailable rejects a token that could not be checked. Accepting it would turn a broken store into a bypass
+// verificationUnavailable rejects a token that could not be checked. Accepting it would turn a broken store into a bypass
 // (CVE-2020-15223).
-func unavailable(err error) *Error {
-	refusal := &Error{
+func verificationUnavailable(err error) *Error {
+	rejection := &Error{
 		Status:      http.StatusServiceUnavailable,
 		Description: "The access token cannot be verified at present.",
 		Err:         err,
 	}
-	if left, ok := errors.AsType[*WaitError](err); ok {
-		refusal.Wait = left.Wait
+	if waitErr, ok := errors.AsType[*WaitError](err); ok {
+		rejection.Wait = waitErr.Wait
 	}
-	return refusal
+	return rejection
 }
 
 // StepUp is a requirement on the sign-in (RFC 9470). The zero value requires nothing.
@@ -249,8 +251,8 @@ type StepUp struct {
 	ACR []string
 	// MaxAge is the maximum time since the sign-in (auth_time). 0: no limit.
 	MaxAge time.Duration
-	// Meets reports whether the token's class satisfies another, required class. Nil: classes must be equal.
-	Meets func(t *Token, wanted string) bool
+	// SatisfiesACR reports whether the token's class satisfies another, required class. Nil: classes must be equal.
+	SatisfiesACR func(t *Token, requiredACR string) bool
 }
 
 // challenge returns the attributes of RFC 9470 §3: the whole requirement, whichever part of it failed.
@@ -259,7 +261,7 @@ func (s *StepUp) challenge() (attributes string) {
 		return ""
 	}
 	if len(s.ACR) > 0 {
-		attributes += ", acr_values=" + quoted(strings.Join(s.ACR, " "))
+		attributes += ", acr_values=" + quotedString(strings.Join(s.ACR, " "))
 	}
 	if s.MaxAge > 0 {
 		attributes += fmt.Sprintf(`, max_age="%d"`, int64(s.MaxAge.Seconds()))
@@ -269,12 +271,12 @@ func (s *StepUp) challenge() (attributes string) {
 
 // WaitError rejects a token that cannot be verified before some time has passed.
 type WaitError struct {
-	Wait time.Duration // time until a retry
-	Why  string        // cause of the wait
+	Wait   time.Duration // time until a retry
+	Reason string        // cause of the wait
 }
 
 // Error implements error.
-func (e *WaitError) Error() string { return fmt.Sprintf("%s, next attempt in %v", e.Why, e.Wait) }
+func (e *WaitError) Error() string { return fmt.Sprintf("%s, next attempt in %v", e.Reason, e.Wait) }
 
 // ClaimError identifies the invalid claim of a token. The client gets only the claim's name; the found and expected values
 // are for the log.
@@ -300,37 +302,39 @@ func (e *ClaimError) Error() string {
 // Unwrap returns the cause.
 func (e *ClaimError) Unwrap() error { return e.Err }
 
-// maxFound is the maximum size in bytes of a claim in an error.
-const maxFound = 200
+// maxFoundSize is the maximum size in bytes of a claim in an error.
+const maxFoundSize = 200
 
 func newClaimError(claim, issuer, found, expected string, cause error) *ClaimError {
-	return &ClaimError{claim, found200(issuer), found200(found), expected, cause}
+	return &ClaimError{claim, truncateFound(issuer), truncateFound(found), expected, cause}
 }
 
-func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
+func truncateFound(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxFoundSize)], "")
+}
 
 // Check rejects a token if its sign-in does not meet the requirement, or if it does not contain acr or auth_time (401,
 // [ErrStepUp]).
 func (s *StepUp) Check(t *Token, now time.Time) error {
-	var lacks []string
-	if len(s.ACR) > 0 && !s.meets(t) {
-		lacks = append(lacks, "a stronger sign-in")
+	var unmet []string
+	if len(s.ACR) > 0 && !s.satisfiesACR(t) {
+		unmet = append(unmet, "a stronger sign-in")
 	}
 	if s.MaxAge > 0 && !s.isRecent(t, now) {
-		lacks = append(lacks, "a more recent sign-in")
+		unmet = append(unmet, "a more recent sign-in")
 	}
-	if len(lacks) == 0 {
+	if len(unmet) == 0 {
 		return nil
 	}
 	return &Error{
 		Status: http.StatusUnauthorized, Code: codeStepUp, StepUp: s, Err: ErrStepUp,
-		Description: "This takes " + strings.Join(lacks, " and ") + ".",
+		Description: "This takes " + strings.Join(unmet, " and ") + ".",
 	}
 }
 
-func (s *StepUp) meets(t *Token) bool {
-	return t.ACR != "" && slices.ContainsFunc(s.ACR, func(wanted string) bool {
-		return t.ACR == wanted || s.Meets != nil && s.Meets(t, wanted)
+func (s *StepUp) satisfiesACR(t *Token) bool {
+	return t.ACR != "" && slices.ContainsFunc(s.ACR, func(requiredACR string) bool {
+		return t.ACR == requiredACR || s.SatisfiesACR != nil && s.SatisfiesACR(t, requiredACR)
 	})
 }
 

@@ -20,9 +20,9 @@ func TestError(t *testing.T) {
 		challenge string
 		issue     string
 	}{
-		{"no token", noToken(ErrNoToken), `Bearer realm="https://a.example/fhir"`, "login"},
+		{"no token", missingToken(ErrNoToken), `Bearer realm="https://a.example/fhir"`, "login"},
 		{
-			"bad request", badRequest("Send it once.", errRequest),
+			"bad request", badRequest("Send it once.", errInvalidRequest),
 			`Bearer realm="https://a.example/fhir", error="invalid_request", error_description="Send it once."`, "security",
 		},
 		{
@@ -35,7 +35,7 @@ func TestError(t *testing.T) {
 		},
 		{"another format", &Error{Status: 406, Description: "Ask for JSON.", Err: cause}, "", "not-supported"},
 		{"a body of another type", &Error{Status: 415, Description: "Send JSON.", Err: cause}, "", "not-supported"},
-		{"unavailable", unavailable(fmt.Errorf("%w: disk", ErrUnavailable)), "", "transient"},
+		{"unavailable", verificationUnavailable(fmt.Errorf("%w: disk", ErrUnavailable)), "", "transient"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.err.Challenge("https://a.example/fhir"); got != test.challenge {
@@ -52,12 +52,12 @@ func TestError(t *testing.T) {
 }
 
 // All invalid tokens get the same error, so that a forger learns nothing.
-func TestErrorTellsNothing(t *testing.T) {
+func TestErrorRevealsNothing(t *testing.T) {
 	t.Parallel()
-	want := invalidToken(ErrSignature)
+	want := invalidToken(ErrInvalidSignature)
 	for _, cause := range []error{
-		errMalformed, errType, errAlgorithm, errHeader, ErrUnknownKey, errIssuer, errAudience,
-		errNotYetValid, errIssuedAt, errMissingClaim, errRevoked,
+		errMalformedToken, errTokenType, errAlgorithm, errHeaderParameter, ErrUnknownKey, errUnexpectedIssuer, errUnexpectedAudience,
+		errNotYetValid, errInvalidIssuedAt, errMissingClaim, errRevokedToken,
 	} {
 		got := invalidToken(cause)
 		if got.Challenge("r") != want.Challenge("r") || got.IssueType() != want.IssueType() || got.Status != want.Status {
@@ -76,7 +76,7 @@ func TestQuoted(t *testing.T) {
 		{"not ASCII", "aäb\xff", `"ab"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := quoted(test.in); got != test.want {
+			if got := quotedString(test.in); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
@@ -141,7 +141,7 @@ func TestUnknownKeyOfOldToken(t *testing.T) {
 	t.Parallel()
 	keycloak := providerNamed(t, "Keycloak")
 	verifier := keycloak.trusted()
-	verifier.Keys = &keySet{err: &WaitError{Wait: 3 * time.Second, Why: "unknown"}}
+	verifier.Keys = &keySet{err: &WaitError{Wait: 3 * time.Second, Reason: "unknown"}}
 	if _, err := verifier.Verify(t.Context(), keycloak.token(t, keycloak.access, map[string]any{"iat": nil})); !errors.As(err, new(*WaitError)) {
 		t.Errorf("without iat: %v", err)
 	}
@@ -159,7 +159,7 @@ func TestStepUp(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return testTime.Add(-d) }
 	gold, hour := StepUp{ACR: []string{"gold", "silver"}}, StepUp{MaxAge: time.Hour}
 	both := StepUp{ACR: gold.ACR, MaxAge: time.Hour}
-	better := StepUp{ACR: []string{"silver"}, Meets: func(t *Token, wanted string) bool { return t.ACR == "platinum" && wanted == "silver" }}
+	better := StepUp{ACR: []string{"silver"}, SatisfiesACR: func(t *Token, wanted string) bool { return t.ACR == "platinum" && wanted == "silver" }}
 	for _, tt := range []struct {
 		name      string
 		asked     StepUp

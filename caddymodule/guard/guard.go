@@ -23,8 +23,8 @@ import (
 
 // Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
 type Guard struct {
-	policies     map[string]*policy // by issuer
-	only         *policy            // the single policy; nil if there are several
+	verifiers    map[string]*jwtVerifier // by issuer
+	soleVerifier *jwtVerifier            // the single policy; nil if there are several
 	introspector *Introspector
 }
 
@@ -32,15 +32,15 @@ type Guard struct {
 // opaque tokens. Each may be nil, but not all. It returns an error if a required setting is missing, or if two verifiers
 // have the same issuer: each token must have exactly one way of verification, and no other issuer may issue tokens for our
 // users.
-func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard, error) {
-	g := &Guard{policies: make(map[string]*policy, 1+len(trusted)), introspector: introspector}
+func New(own *Verifier, trusted []*TrustedVerifier, introspector *Introspector) (*Guard, error) {
+	g := &Guard{verifiers: make(map[string]*jwtVerifier, 1+len(trusted)), introspector: introspector}
 	if own != nil {
-		if err := g.add(own.policy()); err != nil {
+		if err := g.addVerifier(own.jwtVerifier()); err != nil {
 			return nil, err
 		}
 	}
 	for _, verifier := range trusted {
-		if err := g.add(verifier.policy()); err != nil {
+		if err := g.addVerifier(verifier.jwtVerifier()); err != nil {
 			return nil, err
 		}
 	}
@@ -51,104 +51,104 @@ func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard,
 		if own != nil && introspector.issuer() == own.Issuer {
 			return nil, fmt.Errorf("introspection speaks for our own issuer %q", own.Issuer)
 		}
-	} else if len(g.policies) == 0 {
+	} else if len(g.verifiers) == 0 {
 		return nil, errors.New("no issuer to verify tokens of")
 	}
-	if len(g.policies) > 1 {
-		g.only = nil
+	if len(g.verifiers) > 1 {
+		g.soleVerifier = nil
 	}
 	return g, nil
 }
 
-func (g *Guard) add(p *policy) error {
+func (g *Guard) addVerifier(p *jwtVerifier) error {
 	if err := p.check(); err != nil {
 		return fmt.Errorf("issuer %q: %w", p.issuer, err)
 	}
-	if g.policies[p.issuer] != nil {
+	if g.verifiers[p.issuer] != nil {
 		return fmt.Errorf("duplicate issuer %q", p.issuer)
 	}
-	g.policies[p.issuer], g.only = p, p
+	g.verifiers[p.issuer], g.soleVerifier = p, p
 	return nil
 }
 
 // Verify verifies an access token and returns its claims. A string with the three parts of a JWT is verified only by the
-// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.All] some JWTs, are verified by the
+// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.IntrospectsJWTs] some JWTs, are verified by the
 // introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must not
 // be changed.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
-			return nil, invalidToken(fmt.Errorf("%w: no JWT", errMalformed))
+			return nil, invalidToken(fmt.Errorf("%w: no JWT", errMalformedToken))
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
-	if g.introspects(raw) {
+	if g.mustIntrospect(raw) {
 		return g.introspector.Verify(ctx, raw)
 	}
-	p, err := g.policy(raw)
+	p, err := g.selectVerifier(raw)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
 	return p.verify(ctx, raw)
 }
 
-// introspects reports whether a JWT is introspected instead of verified by its signature. With [Introspector.All], these
+// mustIntrospect reports whether a JWT is introspected instead of verified by its signature. With [Introspector.IntrospectsJWTs], these
 // are the JWTs of the configured Issuer or, if none is configured, the JWTs of issuers without a verifier. Tokens of other
 // issuers are not disclosed to the introspection endpoint.
-func (g *Guard) introspects(raw string) bool {
-	if g.introspector == nil || !g.introspector.All {
+func (g *Guard) mustIntrospect(raw string) bool {
+	if g.introspector == nil || !g.introspector.IntrospectsJWTs {
 		return false
 	}
-	said, err := readUnverified(raw)
-	if named := g.introspector.Issuer; named != "" {
-		return err == nil && said.Issuer == named
+	unverified, err := parseUnverified(raw)
+	if issuer := g.introspector.Issuer; issuer != "" {
+		return err == nil && unverified.Issuer == issuer
 	}
-	return err != nil || g.policies[said.Issuer] == nil
+	return err != nil || g.verifiers[unverified.Issuer] == nil
 }
 
-// policy selects the policy for a JWT. A single policy checks iss itself, which saves parsing the token here.
-func (g *Guard) policy(raw string) (*policy, error) {
-	if g.only != nil {
-		return g.only, nil
+// selectVerifier selects the policy for a JWT. A single policy checks iss itself, which saves parsing the token here.
+func (g *Guard) selectVerifier(raw string) (*jwtVerifier, error) {
+	if g.soleVerifier != nil {
+		return g.soleVerifier, nil
 	}
-	said, err := readUnverified(raw)
+	unverified, err := parseUnverified(raw)
 	if err != nil {
 		return nil, err
 	}
-	if p := g.policies[said.Issuer]; p != nil {
+	if p := g.verifiers[unverified.Issuer]; p != nil {
 		return p, nil
 	}
-	return nil, newClaimError("iss", said.Issuer, cmp.Or(said.Issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
+	return nil, newClaimError("iss", unverified.Issuer, cmp.Or(unverified.Issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.verifiers)), " "), errUnexpectedIssuer)
 }
 
-// policy is the verification of one issuer's JWTs. [Verifier] and [Trusted] differ only in their policy.
-type policy struct {
-	name     string // kind of policy, and its claims
-	issuer   string
-	audience string
-	leeway   time.Duration
-	now      func() time.Time
-	keys     KeySet
-	revoked  func(ctx context.Context, jti string) (bool, error) // nil: no revocation check
-	memory   *Memory
-	id       [sha256.Size]byte // hash of name, issuer, audience and leeway
+// jwtVerifier is the verification of one issuer's JWTs. [Verifier] and [TrustedVerifier] differ only in their policy.
+type jwtVerifier struct {
+	claimsKind string // kind of policy, and its claims
+	issuer     string
+	audience   string
+	leeway     time.Duration
+	now        func() time.Time
+	keys       KeySet
+	isRevoked  func(ctx context.Context, jti string) (bool, error) // nil: no revocation check
+	cache      *TokenCache
+	id         [sha256.Size]byte // hash of name, issuer, audience and leeway
 
-	header headerRules
-	// fit returns the public part of a key if it may verify the algorithm.
-	fit func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
-	// claims checks the claims of a token with a valid signature.
-	claims func(header joseHeader, payload []byte) (Token, error)
+	headerRules headerRules
+	// verificationKey returns the public part of a key if it may verify the algorithm.
+	verificationKey func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
+	// checkClaims checks the claims of a token with a valid signature.
+	checkClaims func(header joseHeader, payload []byte) (Token, error)
 }
 
-// remembrance is the cache entry of a verified JWT. Requests share it, so it is immutable.
-type remembrance struct {
+// verifiedJWT is the cache entry of a verified JWT. Requests share it, so it is immutable.
+type verifiedJWT struct {
 	token  *Token
 	header joseHeader
 	key    publicKey
 }
 
 // check returns an error if a required setting is empty, so that comparing a claim with an empty value cannot succeed.
-func (p *policy) check() error {
+func (p *jwtVerifier) check() error {
 	if p.issuer == "" || p.audience == "" || p.keys == nil {
 		return fmt.Errorf("%w: no issuer, audience or keys set", ErrUnavailable)
 	}
@@ -156,54 +156,54 @@ func (p *policy) check() error {
 }
 
 // verify verifies a token and returns its claims. Revocation is checked each time, even if the token is cached.
-func (p *policy) verify(ctx context.Context, raw string) (*Token, error) {
-	token, err := p.recall(ctx, raw)
-	if err != nil || p.revoked == nil {
+func (p *jwtVerifier) verify(ctx context.Context, raw string) (*Token, error) {
+	token, err := p.verifyCached(ctx, raw)
+	if err != nil || p.isRevoked == nil {
 		return token, err
 	}
-	revoked, err := p.revoked(ctx, token.ID)
+	revoked, err := p.isRevoked(ctx, token.ID)
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
+		return nil, verificationUnavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
 	}
 	if revoked {
-		return nil, invalidToken(errRevoked)
+		return nil, invalidToken(errRevokedToken)
 	}
 	return token, nil
 }
 
-// recall verifies raw, except for revocation, or returns it from the cache. A cached token requires that its key is still
+// verifyCached verifies raw, except for revocation, or returns it from the cache. A cached token requires that its key is still
 // one of the issuer's: withdrawing a key invalidates the tokens that it signed.
-func (p *policy) recall(ctx context.Context, raw string) (*Token, error) {
+func (p *jwtVerifier) verifyCached(ctx context.Context, raw string) (*Token, error) {
 	if err := p.check(); err != nil {
-		return nil, unavailable(err)
+		return nil, verificationUnavailable(err)
 	}
-	id := p.remembranceID(raw)
-	if known, ok := recalled[*remembrance](p.memory, id); ok && p.now().Before(known.token.Expires) {
-		key, err := p.key(ctx, known.header)
+	id := p.cacheKey(raw)
+	if cached, ok := getCached[*verifiedJWT](p.cache, id); ok && p.now().Before(cached.token.Expires) {
+		key, err := p.key(ctx, cached.header)
 		if err != nil {
 			return nil, err
 		}
-		if isIdentical(key, known.key) {
-			return known.token, nil
+		if isIdentical(key, cached.key) {
+			return cached.token, nil
 		}
-		if key.Equal(known.key) { // fetched again: cache the new pointer
-			return p.remember(id, &remembrance{known.token, known.header, key}), nil
+		if key.Equal(cached.key) { // fetched again: cache the new pointer
+			return p.cacheToken(id, &verifiedJWT{cached.token, cached.header, key}), nil
 		}
 	}
-	known, err := p.verifyAnew(ctx, raw)
+	verified, err := p.verifyUncached(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	if p.memory != nil {
-		known.token.Memo = new(Memo)
+	if p.cache != nil {
+		verified.token.Memo = new(Memo)
 	}
-	return p.remember(id, known), nil
+	return p.cacheToken(id, verified), nil
 }
 
-// remember caches a token until it expires, and returns it.
-func (p *policy) remember(id remembranceID, known *remembrance) *Token {
-	p.memory.put(id, known, known.token.Expires.Sub(p.now()))
-	return known.token
+// cacheToken caches a token until it expires, and returns it.
+func (p *jwtVerifier) cacheToken(id cacheKey, verified *verifiedJWT) *Token {
+	p.cache.put(id, verified, verified.token.Expires.Sub(p.now()))
+	return verified.token
 }
 
 // isIdentical reports whether two keys are the same pointer, which saves comparing their curve points.
@@ -212,36 +212,36 @@ func isIdentical(a, b publicKey) bool {
 	return pointer && a == b
 }
 
-func (p *policy) remembranceID(raw string) remembranceID {
-	if p.memory == nil {
-		return remembranceID{}
+func (p *jwtVerifier) cacheKey(raw string) cacheKey {
+	if p.cache == nil {
+		return cacheKey{}
 	}
-	return tokenID(p.id, raw)
+	return newCacheKey(p.id, raw)
 }
 
-// identified sets the policy's id, and returns the policy.
-func (p *policy) identified() *policy {
-	p.id = policyID(p.name, p.issuer, p.audience, p.leeway.String())
+// withID sets the policy's id, and returns the policy.
+func (p *jwtVerifier) withID() *jwtVerifier {
+	p.id = verifierID(p.claimsKind, p.issuer, p.audience, p.leeway.String())
 	return p
 }
 
-// oldToken is the age from which a token's key must be in the fetched keys if the issuer ever published it.
-const oldToken = 10 * time.Second
+// oldTokenAge is the age from which a token's key must be in the fetched keys if the issuer ever published it.
+const oldTokenAge = 10 * time.Second
 
-// verifyAnew verifies a token except for revocation: first the header, then the signature, and only then the claims.
-func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, error) {
-	header, err := p.header.check(raw)
+// verifyUncached verifies a token except for revocation: first the header, then the signature, and only then the claims.
+func (p *jwtVerifier) verifyUncached(ctx context.Context, raw string) (*verifiedJWT, error) {
+	header, err := p.headerRules.check(raw)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
 	// The kid of another issuer must not trigger a fetch of this issuer's keys.
-	said, _ := readUnverified(raw) // the claims are checked below
-	if said.Issuer != "" && said.Issuer != p.issuer {
-		return nil, invalidToken(newClaimError("iss", said.Issuer, said.Issuer, p.issuer, errIssuer))
+	unverified, _ := parseUnverified(raw) // the claims are checked below
+	if unverified.Issuer != "" && unverified.Issuer != p.issuer {
+		return nil, invalidToken(newClaimError("iss", unverified.Issuer, unverified.Issuer, p.issuer, errUnexpectedIssuer))
 	}
 	key, err := p.key(ctx, header)
-	_, waits := errors.AsType[*WaitError](err)
-	if waits && said.IssuedAt != nil && said.IssuedAt.Time().Before(p.now().Add(-p.leeway-oldToken)) {
+	_, mustWait := errors.AsType[*WaitError](err)
+	if mustWait && unverified.IssuedAt != nil && unverified.IssuedAt.Time().Before(p.now().Add(-p.leeway-oldTokenAge)) {
 		return nil, invalidToken(fmt.Errorf("%w: and the token is older than the keys", ErrUnknownKey))
 	}
 	if err != nil {
@@ -251,59 +251,59 @@ func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, erro
 	if err != nil {
 		return nil, invalidToken(err)
 	}
-	token, err := p.claims(header, payload)
+	token, err := p.checkClaims(header, payload)
 	if err == nil {
 		err = token.checkHeaderValues()
 	}
 	if err != nil {
 		return nil, invalidToken(err)
 	}
-	return &remembrance{token: &token, header: header, key: key}, nil
+	return &verifiedJWT{token: &token, header: header, key: key}, nil
 }
 
 // key returns the issuer's key with the header's kid, if it fits the algorithm.
-func (p *policy) key(ctx context.Context, header joseHeader) (publicKey, error) {
+func (p *jwtVerifier) key(ctx context.Context, header joseHeader) (publicKey, error) {
 	jwk, err := p.keys.Key(ctx, header.KeyID)
 	if errors.Is(err, ErrUnknownKey) {
 		return nil, invalidToken(err)
 	}
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("%w: keys: %w", ErrUnavailable, err))
+		return nil, verificationUnavailable(fmt.Errorf("%w: keys: %w", ErrUnavailable, err))
 	}
-	key, err := p.fit(jwk, header.Algorithm)
+	key, err := p.verificationKey(jwk, header.Algorithm)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
 	return key, nil
 }
 
-// DefaultMemorySize is the default size of a [Memory] in tokens.
-const DefaultMemorySize = 20_000
+// DefaultTokenCacheSize is the default size of a [TokenCache] in tokens.
+const DefaultTokenCacheSize = 20_000
 
-// Memory is a cache of verified tokens: for a cached token, a request costs a hash instead of a signature check or an
+// TokenCache is a cache of verified tokens: for a cached token, a request costs a hash instead of a signature check or an
 // introspection. All verifiers may share one; none gets the entries of another. It is safe for concurrent use. A nil Memory
 // caches nothing.
-type Memory struct {
-	tokens boundedcache.Cache[remembranceID, lasting]
+type TokenCache struct {
+	tokens boundedcache.Cache[cacheKey, cacheEntry]
 }
 
-// lasting is a cache entry with its expiry.
-type lasting struct {
-	known any
-	until time.Time
+// cacheEntry is a cache entry with its expiry.
+type cacheEntry struct {
+	value   any
+	expires time.Time
 }
 
-// NewMemory creates a cache for at most size tokens of about 1 KiB each. A size below 2 means [DefaultMemorySize].
-func NewMemory(size int) *Memory {
+// NewTokenCache creates a cache for at most size tokens of about 1 KiB each. A size below 2 means [DefaultTokenCacheSize].
+func NewTokenCache(size int) *TokenCache {
 	if size < 2 {
-		size = DefaultMemorySize
+		size = DefaultTokenCacheSize
 	}
-	return &Memory{boundedcache.Cache[remembranceID, lasting]{MaxEntries: size}}
+	return &TokenCache{boundedcache.Cache[cacheKey, cacheEntry]{MaxEntries: size}}
 }
 
-// policyID returns a hash of a policy's parts. Each part is preceded by its length, so that different parts have different
+// verifierID returns a hash of a policy's parts. Each part is preceded by its length, so that different parts have different
 // hashes.
-func policyID(parts ...string) [sha256.Size]byte {
+func verifierID(parts ...string) [sha256.Size]byte {
 	hash := sha256.New()
 	var number [8]byte
 	for _, part := range parts {
@@ -314,36 +314,36 @@ func policyID(parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// remembranceID is the cache key of a token.
-type remembranceID [sha256.Size]byte
+// cacheKey is the cache key of a token.
+type cacheKey [sha256.Size]byte
 
-// tokenID returns a hash of the policy and the whole token. A prefix or the jti could be shared by tokens. The policy
+// newCacheKey returns a hash of the policy and the whole token. A prefix or the jti could be shared by tokens. The policy
 // prevents a verifier from accepting a token that only another one verified (CVE-2026-33496).
-func tokenID(policy [sha256.Size]byte, raw string) remembranceID {
+func newCacheKey(policy [sha256.Size]byte, raw string) cacheKey {
 	var buffer [2048]byte // most tokens fit, which saves an allocation
 	return sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
 }
 
-func recalled[T any](m *Memory, id remembranceID) (T, bool) {
-	known, _ := m.get(id)
-	value, ok := known.(T)
+func getCached[T any](m *TokenCache, id cacheKey) (T, bool) {
+	entry, _ := m.get(id)
+	value, ok := entry.(T)
 	return value, ok
 }
 
-func (m *Memory) get(id remembranceID) (any, bool) {
+func (m *TokenCache) get(id cacheKey) (any, bool) {
 	if m == nil {
 		return nil, false
 	}
-	if l, ok := m.tokens.Get(id); ok && time.Now().Before(l.until) {
-		return l.known, true
+	if l, ok := m.tokens.Get(id); ok && time.Now().Before(l.expires) {
+		return l.value, true
 	}
 	return nil, false
 }
 
 // put caches a value under id for a lifetime.
-func (m *Memory) put(id remembranceID, known any, lifetime time.Duration) {
+func (m *TokenCache) put(id cacheKey, value any, lifetime time.Duration) {
 	if m != nil && lifetime > 0 {
-		m.tokens.Put(id, lasting{known, time.Now().Add(lifetime)}, 1)
+		m.tokens.Put(id, cacheEntry{value, time.Now().Add(lifetime)}, 1)
 	}
 }
 
@@ -352,7 +352,7 @@ func (m *Memory) put(id remembranceID, known any, lifetime time.Duration) {
 // Issuer and Subject together identify an account: alice of one issuer is not alice of another (OpenID Connect Core §5.7).
 // Check that the issuer is ours before looking up a local user.
 type Token struct {
-	// Issuer is the issuer as configured in the [Verifier], [Trusted] or [Introspector].
+	// Issuer is the issuer as configured in the [Verifier], [TrustedVerifier] or [Introspector].
 	Issuer string
 	// Subject is the sub claim: the user or, for a token without a user, the client. It is unique only within Issuer.
 	Subject string
@@ -365,9 +365,9 @@ type Token struct {
 	Scope string
 	// Patient is the patient claim: the id of the patient in context (SMART App Launch), or empty.
 	Patient string
-	// Related is the related claim of our own tokens: the user is a RelatedPerson or a Person, and may access Patient only
+	// IsRelated is the related claim of our own tokens: the user is a RelatedPerson or a Person, and may access Patient only
 	// while the FHIR server confirms the relationship.
-	Related bool
+	IsRelated bool
 	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch), or empty.
 	FHIRUser string
 	// Session is the sid claim of our own tokens: the session on which the token depends. Empty if absent.
@@ -393,20 +393,20 @@ type Token struct {
 }
 
 // Memo caches one value for all requests with a token. It is safe for concurrent use. A nil Memo caches nothing.
-type Memo struct{ kept atomic.Value }
+type Memo struct{ value atomic.Value }
 
 // Load returns the cached value, or nil.
 func (m *Memo) Load() any {
 	if m == nil {
 		return nil
 	}
-	return m.kept.Load()
+	return m.value.Load()
 }
 
 // Store caches a value, which must have the same type each time.
 func (m *Memo) Store(value any) {
 	if m != nil {
-		m.kept.Store(value)
+		m.value.Store(value)
 	}
 }
 
@@ -419,8 +419,8 @@ func WithToken(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, &t)
 }
 
-// TokenOf returns the token of an internal request ([WithToken]), or nil.
-func TokenOf(ctx context.Context) *Token {
+// TokenFromContext returns the token of an internal request ([WithToken]), or nil.
+func TokenFromContext(ctx context.Context) *Token {
 	t, _ := ctx.Value(tokenKey{}).(*Token)
 	return t
 }
@@ -444,7 +444,7 @@ func (t *Token) checkHeaderValues() error {
 			continue
 		}
 		if err := claim.check(claim.value); err != nil {
-			return newClaimError(claim.name, t.Issuer, claim.value, claim.expected, fmt.Errorf("%w: %s %w", errMalformed, claim.name, err))
+			return newClaimError(claim.name, t.Issuer, claim.value, claim.expected, fmt.Errorf("%w: %s %w", errMalformedToken, claim.name, err))
 		}
 	}
 	return nil

@@ -21,16 +21,16 @@ import (
 // testGuard returns a guard for our own tokens, those of all providers, and opaque ones, with a shared memory, at testTime.
 func testGuard(t testing.TB) *Guard {
 	t.Helper()
-	memory := NewMemory(100)
+	memory := NewTokenCache(100)
 	own := testVerifier()
-	own.Memory = memory
-	var trusted []*Trusted
+	own.Cache = memory
+	var trusted []*TrustedVerifier
 	for _, p := range providers {
 		v := p.trusted()
-		v.Memory = memory
+		v.Cache = memory
 		trusted = append(trusted, v)
 	}
-	g, err := New(own, trusted, testIntrospector(answering(`{"active":true,"sub":"bob","exp":4102444800}`)))
+	g, err := New(own, trusted, testIntrospector(respondWith(`{"active":true,"sub":"bob","exp":4102444800}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,23 +71,23 @@ func TestGuardConfusion(t *testing.T) {
 			alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"kid": "rs"},
 		}.sign(t, payload), errAlgorithm},
 		{"our name, a trusted ECDSA key", mint{key: secondKey(), header: map[jose.HeaderKey]any{"kid": "rs"}}.sign(t, payload), ErrUnknownKey},
-		{"our name, our kid, a trusted key", mint{key: secondKey()}.sign(t, payload), ErrSignature},
-		{"our name and key, a trusted typ", trustedAsOurs.sign(t, payload), errType},
+		{"our name, our kid, a trusted key", mint{key: secondKey()}.sign(t, payload), ErrInvalidSignature},
+		{"our name and key, a trusted typ", trustedAsOurs.sign(t, payload), errTokenType},
 		{"a trusted name, our key", mint{}.sign(t, keycloak.payload(t, keycloak.access, nil)), ErrUnknownKey},
 		{"a trusted name and kid, our key", mint{
 			header: map[jose.HeaderKey]any{"kid": "rs"},
 		}.sign(t, keycloak.payload(t, keycloak.access, nil)), errAlgorithm},
-		{"a trusted name for our audience", okta.token(t, okta.access, map[string]any{"aud": testAudience}), errAudience},
-		{"one trusted issuer in the name of another", okta.token(t, okta.access, map[string]any{"iss": keycloak.issuer}), errAudience},
-		{"nobody's name", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), errIssuer},
-		{"no name", okta.token(t, okta.access, map[string]any{"iss": nil}), errIssuer},
-		{"the name of the introspection endpoint", okta.token(t, okta.access, map[string]any{"iss": testEndpoint}), errIssuer},
-		{"name no text", okta.token(t, okta.access, map[string]any{"iss": 1}), errMalformed},
-		{"two names", okta.mint().sign(t, []byte(`{"iss":"`+okta.issuer+`","iss":"`+testIssuer+`"}`)), errMalformed},
-		{"an ID token of ours", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}.sign(t, payload), errType},
-		{"three parts that are no JWT", "a.b.c", errMalformed},
-		{"three empty parts", "..", errMalformed},
-		{"too long", strings.Repeat("a", maxTokenSize) + ".b.c", errMalformed},
+		{"a trusted name for our audience", okta.token(t, okta.access, map[string]any{"aud": testAudience}), errUnexpectedAudience},
+		{"one trusted issuer in the name of another", okta.token(t, okta.access, map[string]any{"iss": keycloak.issuer}), errUnexpectedAudience},
+		{"nobody's name", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), errUnexpectedIssuer},
+		{"no name", okta.token(t, okta.access, map[string]any{"iss": nil}), errUnexpectedIssuer},
+		{"the name of the introspection endpoint", okta.token(t, okta.access, map[string]any{"iss": testEndpoint}), errUnexpectedIssuer},
+		{"name no text", okta.token(t, okta.access, map[string]any{"iss": 1}), errMalformedToken},
+		{"two names", okta.mint().sign(t, []byte(`{"iss":"`+okta.issuer+`","iss":"`+testIssuer+`"}`)), errMalformedToken},
+		{"an ID token of ours", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}.sign(t, payload), errTokenType},
+		{"three parts that are no JWT", "a.b.c", errMalformedToken},
+		{"three empty parts", "..", errMalformedToken},
+		{"too long", strings.Repeat("a", maxTokenSize) + ".b.c", errMalformedToken},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantRefused(t, testGuard(t), test.token, test.want) })
 	}
@@ -100,13 +100,13 @@ func TestGuardOnly(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		own     *Verifier
-		trusted []*Trusted
+		trusted []*TrustedVerifier
 		right   string
 		wrong   string
 	}{
 		{"ours", testVerifier(), nil, mint{}.token(t), mint{claims: map[string]any{"iss": okta.issuer}}.token(t)},
 		{
-			"a trusted issuer", nil, []*Trusted{okta.trusted()},
+			"a trusted issuer", nil, []*TrustedVerifier{okta.trusted()},
 			okta.token(t, okta.access, nil), okta.token(t, okta.access, map[string]any{"iss": testIssuer}),
 		},
 	} {
@@ -118,8 +118,8 @@ func TestGuardOnly(t *testing.T) {
 			if _, err := g.Verify(t.Context(), test.right); err != nil {
 				t.Error(err)
 			}
-			wantRefused(t, g, test.wrong, errIssuer)
-			wantRefused(t, g, "a.b.c", errMalformed)
+			wantRefused(t, g, test.wrong, errUnexpectedIssuer)
+			wantRefused(t, g, "a.b.c", errMalformedToken)
 		})
 	}
 }
@@ -130,9 +130,9 @@ func TestGuardSharedKid(t *testing.T) {
 	okta, keycloak := providerNamed(t, "Okta"), providerNamed(t, "Keycloak")
 	first, second := okta.trusted(), keycloak.trusted()
 	second.Keys = &keySet{keys: map[string]jose.JSONWebKey{"rs": {Key: &signingKey().PublicKey}}}
-	first.Memory = NewMemory(10)
-	second.Memory = first.Memory
-	g, err := New(nil, []*Trusted{first, second}, nil)
+	first.Cache = NewTokenCache(10)
+	second.Cache = first.Cache
+	g, err := New(nil, []*TrustedVerifier{first, second}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,37 +146,37 @@ func TestGuardSharedKid(t *testing.T) {
 func TestGuardMemoryPolicies(t *testing.T) {
 	t.Parallel()
 	own := testVerifier()
-	own.Memory = NewMemory(10)
-	likewise := &Trusted{
-		Issuer: own.Issuer, Audience: own.Audience, Keys: own.Keys, Memory: own.Memory, Now: own.Now,
+	own.Cache = NewTokenCache(10)
+	likewise := &TrustedVerifier{
+		Issuer: own.Issuer, Audience: own.Audience, Keys: own.Keys, Cache: own.Cache, Now: own.Now,
 	}
-	asking := testIntrospector(answering(`{"active":false}`))
-	asking.Issuer, asking.Audience, asking.Memory, asking.Now = own.Issuer, own.Audience, own.Memory, time.Now
+	asking := testIntrospector(respondWith(`{"active":false}`))
+	asking.Issuer, asking.Audience, asking.Cache, asking.Now = own.Issuer, own.Audience, own.Cache, time.Now
 	token := mint{header: map[jose.HeaderKey]any{"typ": "JWT"}}.token(t)
 	if _, err := likewise.Verify(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, own, token, errType)
-	wantRefused(t, asking, token, errInactive)
+	wantRefused(t, own, token, errTokenType)
+	wantRefused(t, asking, token, errInactiveToken)
 	other := *likewise
 	other.Audience = "https://other.example"
-	wantRefused(t, &other, token, errAudience)
+	wantRefused(t, &other, token, errUnexpectedAudience)
 }
 
 // A trusted issuer's jti is not looked up among our own revocations, because a jti is unique only within its issuer.
 func TestGuardRevoked(t *testing.T) {
 	t.Parallel()
 	own := testVerifier()
-	own.Revoked = revoked(true, nil)
+	own.IsRevoked = revocationResult(true, nil)
 	p := providerNamed(t, "Okta")
-	g, err := New(own, []*Trusted{p.trusted()}, nil)
+	g, err := New(own, []*TrustedVerifier{p.trusted()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Verify(t.Context(), p.token(t, p.access, map[string]any{"jti": "token-1"})); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, g, mint{}.token(t), errRevoked)
+	wantRefused(t, g, mint{}.token(t), errRevokedToken)
 }
 
 func TestGuardOpaque(t *testing.T) {
@@ -187,7 +187,7 @@ func TestGuardOpaque(t *testing.T) {
 	}
 	jwe := strings.Repeat(base64.RawURLEncoding.EncodeToString([]byte(`{}`))+".", 4) + "e30"
 	for _, token := range []string{"", "opaque", "a.b", jwe} {
-		wantRefused(t, g, token, errMalformed)
+		wantRefused(t, g, token, errMalformedToken)
 		if got, err := testGuard(t).Verify(t.Context(), token); token != "" && (err != nil || got.Subject != "bob") {
 			t.Errorf("%q is not introspected: %v", token, err)
 		}
@@ -197,10 +197,10 @@ func TestGuardOpaque(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	okta := providerNamed(t, "Okta")
-	without := func(change func(*Trusted)) []*Trusted {
+	without := func(change func(*TrustedVerifier)) []*TrustedVerifier {
 		v := okta.trusted()
 		change(v)
-		return []*Trusted{v}
+		return []*TrustedVerifier{v}
 	}
 	asking := func(change func(*Introspector)) *Introspector {
 		i := testIntrospector(nil)
@@ -210,22 +210,22 @@ func TestNew(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		own          *Verifier
-		trusted      []*Trusted
+		trusted      []*TrustedVerifier
 		introspector *Introspector
 		fails        bool
 	}{
 		{"only ours", testVerifier(), nil, nil, false},
-		{"only a trusted issuer", nil, []*Trusted{okta.trusted()}, nil, false},
+		{"only a trusted issuer", nil, []*TrustedVerifier{okta.trusted()}, nil, false},
 		{"only introspection", nil, nil, testIntrospector(nil), false},
-		{"introspection of a trusted issuer", nil, []*Trusted{okta.trusted()}, asking(func(i *Introspector) { i.Issuer = okta.issuer }), false},
+		{"introspection of a trusted issuer", nil, []*TrustedVerifier{okta.trusted()}, asking(func(i *Introspector) { i.Issuer = okta.issuer }), false},
 		{"http on loopback", nil, nil, asking(func(i *Introspector) { i.Endpoint = "http://127.0.0.1:8080/introspect" }), false},
 		{"nothing", nil, nil, nil, true},
 		{"ours incomplete", &Verifier{Issuer: testIssuer}, nil, nil, true},
-		{"an issuer twice", nil, []*Trusted{okta.trusted(), okta.trusted()}, nil, true},
-		{"ours among the trusted", testVerifier(), without(func(v *Trusted) { v.Issuer = testIssuer }), nil, true},
-		{"no issuer", nil, without(func(v *Trusted) { v.Issuer = "" }), nil, true},
-		{"no audience", nil, without(func(v *Trusted) { v.Audience = "" }), nil, true},
-		{"no keys", nil, without(func(v *Trusted) { v.Keys = nil }), nil, true},
+		{"an issuer twice", nil, []*TrustedVerifier{okta.trusted(), okta.trusted()}, nil, true},
+		{"ours among the trusted", testVerifier(), without(func(v *TrustedVerifier) { v.Issuer = testIssuer }), nil, true},
+		{"no issuer", nil, without(func(v *TrustedVerifier) { v.Issuer = "" }), nil, true},
+		{"no audience", nil, without(func(v *TrustedVerifier) { v.Audience = "" }), nil, true},
+		{"no keys", nil, without(func(v *TrustedVerifier) { v.Keys = nil }), nil, true},
 		{"introspection in our name", testVerifier(), nil, asking(func(i *Introspector) { i.Issuer = testIssuer }), true},
 		{"no endpoint", nil, nil, asking(func(i *Introspector) { i.Endpoint = "" }), true},
 		{"endpoint in clear", nil, nil, asking(func(i *Introspector) { i.Endpoint = "http://idp.example/introspect" }), true},
@@ -235,7 +235,7 @@ func TestNew(t *testing.T) {
 		{"endpoint no URL", nil, nil, asking(func(i *Introspector) { i.Endpoint = "https://idp.example/%zz" }), true},
 		{"no client", nil, nil, asking(func(i *Introspector) { i.ClientID = "" }), true},
 		{"no secret", nil, nil, asking(func(i *Introspector) { i.ClientSecret = "" }), true},
-		{"no audience for introspection", nil, nil, asking(func(i *Introspector) { i.AnyAudience = false }), true},
+		{"no audience for introspection", nil, nil, asking(func(i *Introspector) { i.AcceptsAnyAudience = false }), true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, err := New(test.own, test.trusted, test.introspector)
@@ -283,34 +283,34 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// counting is a KeySet that counts its calls, and can fail.
-type counting struct {
+// countingKeySet is a KeySet that counts its calls, and can fail.
+type countingKeySet struct {
 	keySet
 	calls int
 }
 
-func (c *counting) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+func (c *countingKeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	c.calls++
 	return c.keySet.Key(ctx, kid)
 }
 
-// remembering returns a verifier with a memory and the real clock.
-func remembering(size int) *Verifier {
+// newCachingVerifier returns a verifier with a memory and the real clock.
+func newCachingVerifier(size int) *Verifier {
 	v := testVerifier()
-	v.Memory, v.Now = NewMemory(size), nil
+	v.Cache, v.Now = NewTokenCache(size), nil
 	return v
 }
 
 // remembered reports whether the memory contains the token.
 func (v *Verifier) remembered(token string) bool {
-	_, ok := v.Memory.get(v.policy().remembranceID(token))
+	_, ok := v.Cache.get(v.jwtVerifier().cacheKey(token))
 	return ok
 }
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		v := remembering(8)
+		v := newCachingVerifier(8)
 		token := mint{}.tokenAt(t, time.Now())
 		first, err := v.Verify(t.Context(), token)
 		if err != nil || !v.remembered(token) {
@@ -327,7 +327,7 @@ func TestMemory(t *testing.T) {
 func TestMemoryExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		v := remembering(8)
+		v := newCachingVerifier(8)
 		token := mint{}.tokenAt(t, time.Now())
 		if _, err := v.Verify(t.Context(), token); err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func TestMemoryExpires(t *testing.T) {
 func TestMemoryOwnClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	v := remembering(8)
+	v := newCachingVerifier(8)
 	v.Now = func() time.Time { return now }
 	token := mint{}.tokenAt(t, now)
 	if _, err := v.Verify(t.Context(), token); err != nil {
@@ -364,7 +364,7 @@ func TestMemoryOwnClock(t *testing.T) {
 
 func TestMemoryForgetsNoFailure(t *testing.T) {
 	t.Parallel()
-	v := remembering(8)
+	v := newCachingVerifier(8)
 	valid := mint{}.tokenAt(t, time.Now())
 	if _, err := v.Verify(t.Context(), valid); err != nil {
 		t.Fatal(err)
@@ -373,10 +373,10 @@ func TestMemoryForgetsNoFailure(t *testing.T) {
 		name, token string
 		want        error
 	}{
-		{"truncated", valid[:len(valid)-1], errMalformed},
-		{"extended", valid + "AAAA", ErrSignature},
-		{"last bits changed", lastBitsChanged(valid), errMalformed},
-		{"same jti, another signer", mint{key: secondKey()}.tokenAt(t, time.Now()), ErrSignature},
+		{"truncated", valid[:len(valid)-1], errMalformedToken},
+		{"extended", valid + "AAAA", ErrInvalidSignature},
+		{"last bits changed", lastBitsChanged(valid), errMalformedToken},
+		{"same jti, another signer", mint{key: secondKey()}.tokenAt(t, time.Now()), ErrInvalidSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 2 {
@@ -398,18 +398,18 @@ func TestMemoryPolicies(t *testing.T) {
 		change func(*Verifier)
 		want   error
 	}{
-		{"another issuer", func(v *Verifier) { v.Issuer = "https://other.example" }, errIssuer},
-		{"another audience", func(v *Verifier) { v.Audience = "https://other.example/fhir" }, errAudience},
+		{"another issuer", func(v *Verifier) { v.Issuer = "https://other.example" }, errUnexpectedIssuer},
+		{"another audience", func(v *Verifier) { v.Audience = "https://other.example/fhir" }, errUnexpectedAudience},
 		{"parts set apart otherwise", func(v *Verifier) {
 			v.Issuer, v.Audience = testIssuer+testAudience[:1], testAudience[1:]
-		}, errIssuer},
+		}, errUnexpectedIssuer},
 		{"other keys", func(v *Verifier) { v.Keys = &keySet{} }, ErrUnknownKey},
 		{"another key of that kid", func(v *Verifier) {
 			v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"first": testKeys().keys["second"]}}
-		}, ErrSignature},
+		}, ErrInvalidSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := remembering(8)
+			v := newCachingVerifier(8)
 			if _, err := v.Verify(t.Context(), token); err != nil {
 				t.Fatal(err)
 			}
@@ -418,20 +418,20 @@ func TestMemoryPolicies(t *testing.T) {
 			wantRefused(t, &other, token, test.want)
 		})
 	}
-	v, other := remembering(8), testVerifier()
-	if other.Memory, other.Leeway = v.Memory, time.Minute; other.policy().remembranceID(token) == v.policy().remembranceID(token) {
+	v, other := newCachingVerifier(8), testVerifier()
+	if other.Cache, other.Leeway = v.Cache, time.Minute; other.jwtVerifier().cacheKey(token) == v.jwtVerifier().cacheKey(token) {
 		t.Error("two leeways share what they remember")
 	}
 }
 
 // Revocations and keys are checked each time, and errors reject the token.
-func TestMemoryAsks(t *testing.T) {
+func TestMemoryChecksRevocation(t *testing.T) {
 	t.Parallel()
-	v := remembering(8)
-	keys := &counting{keySet: *testKeys()}
+	v := newCachingVerifier(8)
+	keys := &countingKeySet{keySet: *testKeys()}
 	v.Keys = keys
 	asked, answer, failure := 0, false, error(nil)
-	v.Revoked = func(context.Context, string) (bool, error) { asked++; return answer, failure }
+	v.IsRevoked = func(context.Context, string) (bool, error) { asked++; return answer, failure }
 	token := mint{}.tokenAt(t, time.Now())
 	for range 3 {
 		if _, err := v.Verify(t.Context(), token); err != nil {
@@ -442,7 +442,7 @@ func TestMemoryAsks(t *testing.T) {
 		t.Errorf("revocations were asked %d times, keys %d times", asked, keys.calls)
 	}
 	answer = true
-	wantRefused(t, v, token, errRevoked)
+	wantRefused(t, v, token, errRevokedToken)
 	answer, failure = false, errors.New("broken store")
 	_, err := v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusServiceUnavailable, "", failure)
@@ -454,7 +454,7 @@ func TestMemoryAsks(t *testing.T) {
 // A value stored with a token is found on its next request, even after its key was fetched again, but not by another policy.
 func TestMemo(t *testing.T) {
 	t.Parallel()
-	v := remembering(8)
+	v := newCachingVerifier(8)
 	token := mint{}.tokenAt(t, time.Now())
 	first, err := v.Verify(t.Context(), token)
 	if err != nil || first.Memo.Load() != nil {
@@ -471,7 +471,7 @@ func TestMemo(t *testing.T) {
 	if theirs, err := other.Verify(t.Context(), token); err != nil || theirs.Memo.Load() != nil {
 		t.Errorf("another policy: %+v, %v", theirs, err)
 	}
-	other.Memory = nil
+	other.Cache = nil
 	if theirs, err := other.Verify(t.Context(), token); err != nil || theirs.Memo != nil {
 		t.Errorf("without memory: %+v, %v", theirs, err)
 	}
@@ -480,17 +480,17 @@ func TestMemo(t *testing.T) {
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const size = 10
-	m := NewMemory(size)
+	m := NewTokenCache(size)
 	for i := range 1000 {
-		m.put(remembranceID{byte(i), byte(i >> 8)}, i, time.Hour)
-		if n, _ := m.tokens.Held(); n > size {
+		m.put(cacheKey{byte(i), byte(i >> 8)}, i, time.Hour)
+		if n, _ := m.tokens.Size(); n > size {
 			t.Fatalf("%d are remembered", n)
 		}
-		if known, ok := m.get(remembranceID{}); !ok || known != 0 {
+		if known, ok := m.get(cacheKey{}); !ok || known != 0 {
 			t.Fatalf("after %d others, the one in use is %+v, %t", i, known, ok)
 		}
 	}
-	if _, ok := m.get(remembranceID{1}); ok {
+	if _, ok := m.get(cacheKey{1}); ok {
 		t.Error("one that is not in use is remembered")
 	}
 }
@@ -498,15 +498,15 @@ func TestMemoryBound(t *testing.T) {
 func TestMemoryLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, a := NewMemory(2), remembranceID{1}
+		m, a := NewTokenCache(2), cacheKey{1}
 		for _, lifetime := range []time.Duration{0, -1, -time.Hour} {
-			m.put(a, remembrance{}, lifetime)
-			if n, _ := m.tokens.Held(); n != 0 {
+			m.put(a, verifiedJWT{}, lifetime)
+			if n, _ := m.tokens.Size(); n != 0 {
 				t.Errorf("remembered for %v", lifetime)
 			}
 		}
-		m.put(a, remembrance{}, time.Minute)
-		m.put(remembranceID{2}, remembrance{}, time.Hour)
+		m.put(a, verifiedJWT{}, time.Minute)
+		m.put(cacheKey{2}, verifiedJWT{}, time.Hour)
 		time.Sleep(30 * time.Second)
 		if _, ok := m.get(a); !ok {
 			t.Error("a is forgotten")
@@ -520,20 +520,20 @@ func TestMemoryLifetime(t *testing.T) {
 
 func TestMemoryNil(t *testing.T) {
 	t.Parallel()
-	var m *Memory
-	a := remembranceID{1}
-	m.put(a, remembrance{}, time.Hour)
+	var m *TokenCache
+	a := cacheKey{1}
+	m.put(a, verifiedJWT{}, time.Hour)
 	if _, ok := m.get(a); ok {
 		t.Error("nothing remembers something")
 	}
-	if NewMemory(0).tokens.MaxEntries != DefaultMemorySize {
+	if NewTokenCache(0).tokens.MaxEntries != DefaultTokenCacheSize {
 		t.Error("no default size")
 	}
 }
 
 func TestMemoryConcurrently(t *testing.T) {
 	t.Parallel()
-	v := remembering(4)
+	v := newCachingVerifier(4)
 	var group sync.WaitGroup
 	for i := range 8 {
 		token := mint{claims: map[string]any{"sub": fmt.Sprint(i)}}.tokenAt(t, time.Now())
@@ -553,11 +553,11 @@ func TestMemoryConcurrently(t *testing.T) {
 func BenchmarkVerify(b *testing.B) {
 	for _, bench := range []struct {
 		name   string
-		memory *Memory
-	}{{"uncached", nil}, {"cached", NewMemory(100)}} {
+		memory *TokenCache
+	}{{"uncached", nil}, {"cached", NewTokenCache(100)}} {
 		b.Run(bench.name, func(b *testing.B) {
 			v := testVerifier()
-			v.Now, v.Memory, v.Revoked = nil, bench.memory, revoked(false, nil)
+			v.Now, v.Cache, v.IsRevoked = nil, bench.memory, revocationResult(false, nil)
 			token := mint{}.tokenAt(b, time.Now())
 			b.ReportAllocs()
 			for b.Loop() {
@@ -590,7 +590,7 @@ func TestClaimsAsHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = testIntrospector(answering(string(response))).Verify(t.Context(), "opaque")
+			_, err = testIntrospector(respondWith(string(response))).Verify(t.Context(), "opaque")
 			return err
 		},
 	}

@@ -27,17 +27,17 @@ import (
 const (
 	// defaultTimeout is the time limit of an introspection. Waiting for a free slot may take half of it.
 	defaultTimeout        = 10 * time.Second
-	defaultActiveLifetime = time.Minute // default of [Introspector.Remember]
-	// defaultRefusedLifetime is how long a rejected token is cached, so that retries with it send no requests.
-	defaultRefusedLifetime = 10 * time.Second
+	defaultActiveLifetime = time.Minute // default of [Introspector.CacheLifetime]
+	// defaultRejectedLifetime is how long a rejected token is cached, so that retries with it send no requests.
+	defaultRejectedLifetime = 10 * time.Second
 	// defaultConcurrency is the maximum number of concurrent requests, half of them for one network. Up to 1000 tokens wait
 	// for a free slot; more are rejected with 503.
 	defaultConcurrency = 16
 )
 
-// refusalsSize is the size of the cache of rejected tokens. It is separate from [Introspector.Memory], so that a flood of
+// rejectionCacheSize is the size of the cache of rejected tokens. It is separate from [Introspector.Cache], so that a flood of
 // forged tokens evicts no valid token.
-const refusalsSize = 2000
+const rejectionCacheSize = 2000
 
 // Introspector verifies opaque access tokens at the authorization server that issued them (RFC 7662). Any response but an
 // unambiguous one rejects the token. An Introspector is safe for concurrent use, and must be neither copied nor changed
@@ -56,17 +56,17 @@ type Introspector struct {
 	// the [Token]'s Issuer is Endpoint: otherwise the server could claim to be our own issuer.
 	Issuer string
 	// Audience is the value that the response's aud must contain: our FHIR base URL, or our name at the server. Required
-	// unless AnyAudience is set: an empty Audience rejects every token.
+	// unless AcceptsAnyAudience is set: an empty Audience rejects every token.
 	Audience string
-	// AnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for us as
+	// AcceptsAnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for us as
 	// active (RFC 7662 §4). Default: false.
-	AnyAudience bool
-	// All also introspects JWTs: Issuer's JWTs (signatures are then not checked locally) or, without Issuer, JWTs of
+	AcceptsAnyAudience bool
+	// IntrospectsJWTs also introspects JWTs: Issuer's JWTs (signatures are then not checked locally) or, without Issuer, JWTs of
 	// issuers that have no verifier. It is for JWTs with too few claims, and to respect revocations. Default: false.
-	All bool
-	// Remember is the maximum time that an active token is cached, never beyond its exp. A revocation takes effect
+	IntrospectsJWTs bool
+	// CacheLifetime is the maximum time that an active token is cached, never beyond its exp. A revocation takes effect
 	// after this time at the latest. Default: one minute.
-	Remember time.Duration
+	CacheLifetime time.Duration
 	// Keys are the keys of Issuer, to verify responses that are JWTs (RFC 9701). Default: such responses are rejected.
 	Keys KeySet
 	// Transport sends the requests. Default: [http.DefaultTransport].
@@ -77,67 +77,67 @@ type Introspector struct {
 	Network func(context.Context) string
 	// Claims are the additional members to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Memory caches active tokens. Verifiers may share it. Default: no cache.
-	Memory *Memory
+	// Cache caches active tokens. Verifiers may share it. Default: no cache.
+	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Leeway is the tolerance for clock skew in exp, nbf and iat. Default: 30 s; negative: none.
 	Leeway time.Duration
 
 	// Overrides for tests; 0 means the default, a negative value means zero.
-	timeout, refusedLifetime time.Duration
-	concurrency              int
+	timeout, rejectedLifetime time.Duration
+	concurrency               int
 
-	setUp    sync.Once
-	fault    error // missing or insecure setting
-	flights  singleflight.Group
-	queue    *fairqueue.Queue
-	backOff  backOff
-	refusals *Memory
+	setupOnce  sync.Once
+	configErr  error // missing or insecure setting
+	flights    singleflight.Group
+	queue      *fairqueue.Queue
+	backOff    backOff
+	rejections *TokenCache
 }
 
 func (i *Introspector) prepare() {
-	i.fault = i.check()
+	i.configErr = i.check()
 	i.queue = fairqueue.New(cmp.Or(i.concurrency, defaultConcurrency))
-	i.refusals = NewMemory(refusalsSize)
+	i.rejections = NewTokenCache(rejectionCacheSize)
 }
 
 // Verify verifies a token and returns its claims. Any error is an [*Error]: 401 invalid_token for a token that is inactive
 // or not for us, 503 if the server returns no unambiguous response.
 func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
-	i.setUp.Do(i.prepare)
-	if i.fault != nil {
-		return nil, unavailable(i.fault)
+	i.setupOnce.Do(i.prepare)
+	if i.configErr != nil {
+		return nil, verificationUnavailable(i.configErr)
 	}
 	if raw == "" || len(raw) > maxTokenSize {
-		return nil, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformed, maxTokenSize))
+		return nil, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformedToken, maxTokenSize))
 	}
-	id := i.remembranceID(raw)
-	response, ok := i.recall(id)
+	id := i.cacheKey(raw)
+	response, ok := i.loadCached(id)
 	if !ok {
 		var err error
-		if response, err = i.ask(ctx, id, raw); err != nil {
-			return nil, unavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
+		if response, err = i.introspectShared(ctx, id, raw); err != nil {
+			return nil, verificationUnavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
 		}
 	}
 	// Check cached responses too: the cache only records that the token was active, not that its audience is ours or that
 	// it has not expired since (GO-2022-0406).
-	token, err := i.judge(response)
+	token, err := i.checkResponse(response)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
 	return &token, nil
 }
 
-// ask sends one introspection request for all concurrent requests with the same token. They share the response but not a
+// introspectShared sends one introspection request for all concurrent requests with the same token. They share the response but not a
 // context, because the client of any of them may disconnect.
-func (i *Introspector) ask(ctx context.Context, id remembranceID, raw string) (introspection, error) {
+func (i *Introspector) introspectShared(ctx context.Context, id cacheKey, raw string) (introspection, error) {
 	network := ""
 	if i.Network != nil { // read it now: the flight may outlive the request
 		network = i.Network(ctx)
 	}
 	flight := i.flights.DoChan(string(id[:]), func() (any, error) {
-		return i.fly(context.WithoutCancel(ctx), network, id, raw)
+		return i.introspectOnce(context.WithoutCancel(ctx), network, id, raw)
 	})
 	select {
 	case <-ctx.Done():
@@ -150,10 +150,10 @@ func (i *Introspector) ask(ctx context.Context, id remembranceID, raw string) (i
 	}
 }
 
-// fly waits for a free slot, sends the request and caches the response. It checks the back-off before and after the wait.
-func (i *Introspector) fly(ctx context.Context, network string, id remembranceID, raw string) (introspection, error) {
-	if known, ok := i.recall(id); ok {
-		return known, nil // another flight has completed since the first look-up
+// introspectOnce waits for a free slot, sends the request and caches the response. It checks the back-off before and after the wait.
+func (i *Introspector) introspectOnce(ctx context.Context, network string, id cacheKey, raw string) (introspection, error) {
+	if cached, ok := i.loadCached(id); ok {
+		return cached, nil // another flight has completed since the first look-up
 	}
 	if err := i.backOff.check(i.now()); err != nil {
 		return introspection{}, err
@@ -161,34 +161,34 @@ func (i *Introspector) fly(ctx context.Context, network string, id remembranceID
 	timeout := cmp.Or(i.timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	leave, err := i.enter(ctx, network, timeout/2)
+	release, err := i.acquireSlot(ctx, network, timeout/2)
 	if err != nil {
 		return introspection{}, err
 	}
-	defer leave()
-	asked := i.now()
-	if err := i.backOff.begin(asked); err != nil {
+	defer release()
+	requestedAt := i.now()
+	if err := i.backOff.startRequest(requestedAt); err != nil {
 		return introspection{}, err
 	}
-	response, err := i.request(ctx, raw)
+	response, err := i.sendRequest(ctx, raw)
 	response.memo = new(Memo)
-	i.backOff.end(i.now(), err)
+	i.backOff.recordResult(i.now(), err)
 	if err != nil {
 		return introspection{}, err
 	}
-	i.remember(id, response, asked)
+	i.cacheResponse(id, response, requestedAt)
 	return response, nil
 }
 
-// request sends the introspection request (RFC 7662 §2.1). The client authenticates with HTTP Basic.
-func (i *Introspector) request(ctx context.Context, raw string) (introspection, error) {
+// sendRequest sends the introspection request (RFC 7662 §2.1). The client authenticates with HTTP Basic.
+func (i *Introspector) sendRequest(ctx context.Context, raw string) (introspection, error) {
 	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Endpoint, strings.NewReader(form.Encode()))
 	if err != nil {
 		return introspection{}, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	by := reader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), leewayOr(i.Leeway)}
+	by := responseReader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), effectiveLeeway(i.Leeway)}
 	r.Header.Set("Accept", by.accept())
 	// Introspection is idempotent: the key lets net/http retry when the server has closed an idle connection. A nil value
 	// keeps the header off the wire.
@@ -197,38 +197,38 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 	return introspect(i.Transport, r, by)
 }
 
-func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func (i *Introspector) acquireSlot(ctx context.Context, network string, maxWait time.Duration) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	return i.queue.Enter(ctx, network)
+	return i.queue.Acquire(ctx, network)
 }
 
-func (i *Introspector) recall(id remembranceID) (introspection, bool) {
-	if known, ok := recalled[introspection](i.Memory, id); ok {
-		return known, true
+func (i *Introspector) loadCached(id cacheKey) (introspection, bool) {
+	if cached, ok := getCached[introspection](i.Cache, id); ok {
+		return cached, true
 	}
-	return recalled[introspection](i.refusals, id)
+	return getCached[introspection](i.rejections, id)
 }
 
-// remember caches the response to a request sent at the given time.
-func (i *Introspector) remember(id remembranceID, response introspection, asked time.Time) {
-	if _, err := i.judge(response); err != nil {
-		i.refusals.put(id, response, cmp.Or(i.refusedLifetime, defaultRefusedLifetime))
+// cacheResponse caches the response to a request sent at the given time.
+func (i *Introspector) cacheResponse(id cacheKey, response introspection, requestedAt time.Time) {
+	if _, err := i.checkResponse(response); err != nil {
+		i.rejections.put(id, response, cmp.Or(i.rejectedLifetime, defaultRejectedLifetime))
 		return
 	}
-	until := asked.Add(cmp.Or(i.Remember, defaultActiveLifetime))
+	until := requestedAt.Add(cmp.Or(i.CacheLifetime, defaultActiveLifetime))
 	if expiry := response.Expiry; expiry != nil && expiry.Time().Before(until) {
 		until = expiry.Time()
 	}
-	i.Memory.put(id, response, until.Sub(i.now()))
+	i.Cache.put(id, response, until.Sub(i.now()))
 }
 
-// remembranceID returns the key of a token in the cache and among the flights. Tokens with the same key would share a
+// cacheKey returns the key of a token in the cache and among the flights. Tokens with the same key would share a
 // response (CVE-2026-71326).
-func (i *Introspector) remembranceID(raw string) remembranceID {
-	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
+func (i *Introspector) cacheKey(raw string) cacheKey {
+	return newCacheKey(verifierID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
 		i.Claims.String(),
-		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.Remember.String()), raw)
+		strconv.FormatBool(i.AcceptsAnyAudience), effectiveLeeway(i.Leeway).String(), i.CacheLifetime.String()), raw)
 }
 
 // issuer returns the issuer of the tokens.
@@ -236,38 +236,38 @@ func (i *Introspector) issuer() string { return cmp.Or(i.Issuer, i.Endpoint) }
 
 // audience returns the value that aud must contain; empty for any.
 func (i *Introspector) audience() string {
-	if i.AnyAudience {
+	if i.AcceptsAnyAudience {
 		return ""
 	}
 	return i.Audience
 }
 
-func (i *Introspector) now() time.Time { return clock(i.Now) }
+func (i *Introspector) now() time.Time { return currentTime(i.Now) }
 
 // check returns an error if a required setting is missing or insecure.
 func (i *Introspector) check() error {
 	if i.ClientID == "" || i.ClientSecret == "" {
 		return fmt.Errorf("%w: no credentials for introspection set", ErrUnavailable)
 	}
-	if i.Audience == "" && !i.AnyAudience {
+	if i.Audience == "" && !i.AcceptsAnyAudience {
 		return fmt.Errorf("%w: no audience for introspection set", ErrUnavailable)
 	}
 	endpoint, err := url.Parse(i.Endpoint)
 	if err != nil {
 		return fmt.Errorf("%w: introspection endpoint: %w", ErrUnavailable, err)
 	}
-	secure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
-	if !secure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
+	isSecure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
+	if !isSecure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
 		// The client secret and the access token would be sent in cleartext.
 		return fmt.Errorf("%w: introspection endpoint is neither https, nor http on loopback", ErrUnavailable)
 	}
 	return nil
 }
 
-// judge decides from a response whether the token is valid.
-func (i *Introspector) judge(response introspection) (Token, error) {
-	if !response.active {
-		return Token{}, errInactive
+// checkResponse decides from a response whether the token is valid.
+func (i *Introspector) checkResponse(response introspection) (Token, error) {
+	if !response.isActive {
+		return Token{}, errInactiveToken
 	}
 	clientID, err := response.clientID()
 	if err != nil {
@@ -276,13 +276,13 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 	if err := response.checkParties(i.Issuer, i.audience()); err != nil {
 		return Token{}, err
 	}
-	if err := response.checkUse(); err != nil {
+	if err := response.checkTokenUse(); err != nil {
 		return Token{}, err
 	}
-	if err := checkTimes(&response.Claims, i.now(), leewayOr(i.Leeway)); err != nil {
+	if err := checkTimes(&response.Claims, i.now(), effectiveLeeway(i.Leeway)); err != nil {
 		return Token{}, err
 	}
-	token := response.token(clientID)
+	token := response.toToken(clientID)
 	token.Issuer, token.Memo = i.issuer(), response.memo
 	if token.Subject == "" {
 		// Some servers omit sub for tokens without a user.
@@ -302,15 +302,15 @@ const maxIntrospectionSize = 64 << 10
 
 // introspection is an introspection response (RFC 7662 §2.2).
 type introspection struct {
-	active bool
-	memo   *Memo // the token's memo while the response is cached
+	isActive bool
+	memo     *Memo // the token's memo while the response is cached
 	trustedClaims
 }
 
-// plainResponse is the media type of unsigned responses. Signed ones are [signedResponse].
-const plainResponse = "application/json"
+// plainResponseType is the media type of unsigned responses. Signed ones are [signedResponseType].
+const plainResponseType = "application/json"
 
-func introspect(transport http.RoundTripper, r *http.Request, by reader) (introspection, error) {
+func introspect(transport http.RoundTripper, r *http.Request, by responseReader) (introspection, error) {
 	client := http.Client{
 		Transport: transport,
 		// Following a redirect would send the token to another server, and trust that server's response.
@@ -318,41 +318,41 @@ func introspect(transport http.RoundTripper, r *http.Request, by reader) (intros
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
+		return introspection{}, fmt.Errorf("%w: %w", errNoResponse, err)
 	}
 	defer response.Body.Close()
 	return readIntrospection(r.Context(), response, by)
 }
 
-func readIntrospection(ctx context.Context, response *http.Response, by reader) (introspection, error) {
+func readIntrospection(ctx context.Context, response *http.Response, by responseReader) (introspection, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return introspection{}, fmt.Errorf("%w: status %d", errNoAnswer, response.StatusCode)
+		return introspection{}, fmt.Errorf("%w: status %d", errNoResponse, response.StatusCode)
 	default:
 		return introspection{}, fmt.Errorf("status %d", response.StatusCode)
 	}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if err != nil || mediaType != plainResponse && (mediaType != signedResponse || by.keys == nil) {
+	if err != nil || mediaType != plainResponseType && (mediaType != signedResponseType || by.keys == nil) {
 		return introspection{}, errors.New("content type is not application/json")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxIntrospectionSize+1))
 	if err != nil {
-		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
+		return introspection{}, fmt.Errorf("%w: %w", errNoResponse, err)
 	}
 	if len(body) > maxIntrospectionSize {
 		return introspection{}, fmt.Errorf("more than %d bytes", maxIntrospectionSize)
 	}
-	if mediaType == signedResponse {
-		if body, err = by.open(ctx, string(body)); err != nil {
+	if mediaType == signedResponseType {
+		if body, err = by.verifySigned(ctx, string(body)); err != nil {
 			return introspection{}, fmt.Errorf("signed response: %w", err)
 		}
 	}
 	return parseIntrospection(body, by.claims)
 }
 
-// reader contains the settings for reading a response.
-type reader struct {
+// responseReader contains the settings for reading a response.
+type responseReader struct {
 	claims           *tokenclaim.Names // claims to copy from the response
 	keys             KeySet            // keys of the issuer; nil: signed responses are rejected
 	issuer, audience string
@@ -361,21 +361,21 @@ type reader struct {
 }
 
 // accept returns the Accept header: it prefers a signed response if the signature can be verified.
-func (s reader) accept() string {
+func (s responseReader) accept() string {
 	if s.keys == nil {
-		return plainResponse
+		return plainResponseType
 	}
-	return signedResponse + ", " + plainResponse + ";q=0.5"
+	return signedResponseType + ", " + plainResponseType + ";q=0.5"
 }
 
-// open verifies a response that is a JWT, and returns the introspection response in it (RFC 9701 §5). It checks the
+// verifySigned verifies a response that is a JWT, and returns the introspection response in it (RFC 9701 §5). It checks the
 // signature, typ, iss, aud and iat, so that neither another JWT of the issuer nor a response to another client is accepted.
-func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
-	header, err := signedResponseHeader.check(raw)
+func (s responseReader) verifySigned(ctx context.Context, raw string) ([]byte, error) {
+	header, err := signedResponseRules.check(raw)
 	if err != nil {
 		return nil, err
 	}
-	key, err := (&policy{keys: s.keys, fit: trustedKey}).key(ctx, header)
+	key, err := (&jwtVerifier{keys: s.keys, verificationKey: trustedVerificationKey}).key(ctx, header)
 	if err != nil {
 		return nil, err
 	}
@@ -392,9 +392,9 @@ func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case claims.Issuer != s.issuer:
-		return nil, errIssuer
+		return nil, errUnexpectedIssuer
 	case !claims.Audience.Contains(s.audience):
-		return nil, errAudience
+		return nil, errUnexpectedAudience
 	case claims.IssuedAt == nil || len(claims.Response) == 0:
 		return nil, fmt.Errorf("%w: iat or token_introspection", errMissingClaim)
 	}
@@ -413,8 +413,8 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 	if state.Active == nil {
 		return introspection{}, errors.New("active is missing")
 	}
-	response := introspection{active: *state.Active}
-	if !response.active {
+	response := introspection{isActive: *state.Active}
+	if !response.isActive {
 		return response, nil
 	}
 	if err := response.trustedClaims.read(body, claims); err != nil {
@@ -426,59 +426,59 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 // read reads the claims, and the additional configured ones.
 func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error) {
 	if err = strictjson.Unmarshal(object, c); err == nil {
-		c.Named, err = names.Read(object)
+		c.Additional, err = names.Read(object)
 	}
 	return err
 }
 
-// backOffTime is the back-off after the introspection endpoint did not respond. After it, a single request probes the
+// backOffDuration is the back-off after the introspection endpoint did not respond. After it, a single request probes the
 // endpoint; the others follow once that request succeeds.
-const backOffTime = 2 * time.Second
+const backOffDuration = 2 * time.Second
 
-// errNoAnswer means that an endpoint failed or timed out. An unintelligible response does not count: otherwise, a forged
+// errNoResponse means that an endpoint failed or timed out. An unintelligible response does not count: otherwise, a forged
 // token that the endpoint cannot process would block all others.
-var errNoAnswer = errors.New("no answer")
+var errNoResponse = errors.New("no answer")
 
 // backOff pauses requests to an endpoint that does not respond, so that tokens are rejected immediately instead of after a
 // timeout each.
 type backOff struct {
-	mu     sync.Mutex
-	until  time.Time // zero while the endpoint responds
-	trying bool      // a request probes the endpoint after the back-off
+	mu        sync.Mutex
+	retryAt   time.Time // zero while the endpoint responds
+	isProbing bool      // a request probes the endpoint after the back-off
 }
 
 // check returns an error during the back-off.
 func (b *backOff) check(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.refuse(now)
+	return b.reject(now)
 }
 
-// begin is like check, but for a caller that then sends a request and calls end.
-func (b *backOff) begin(now time.Time) error {
+// startRequest is like check, but for a caller that then sends a request and calls end.
+func (b *backOff) startRequest(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.refuse(now); err != nil {
+	if err := b.reject(now); err != nil {
 		return err
 	}
-	b.trying = !b.until.IsZero()
+	b.isProbing = !b.retryAt.IsZero()
 	return nil
 }
 
-func (b *backOff) refuse(now time.Time) error {
-	wait := b.until.Sub(now)
-	if b.until.IsZero() || wait <= 0 && !b.trying {
+func (b *backOff) reject(now time.Time) error {
+	wait := b.retryAt.Sub(now)
+	if b.retryAt.IsZero() || wait <= 0 && !b.isProbing {
 		return nil
 	}
 	return &WaitError{max(wait, time.Second), "the endpoint did not answer"}
 }
 
-// end records the result of a request.
-func (b *backOff) end(now time.Time, err error) {
+// recordResult records the result of a request.
+func (b *backOff) recordResult(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trying, b.until = false, time.Time{}
-	if errors.Is(err, errNoAnswer) {
-		b.until = now.Add(backOffTime)
+	b.isProbing, b.retryAt = false, time.Time{}
+	if errors.Is(err, errNoResponse) {
+		b.retryAt = now.Add(backOffDuration)
 	}
 }

@@ -29,13 +29,13 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// answering returns a transport with a single response.
-func answering(body string) transport {
-	return func(*http.Request) (*http.Response, error) { return answer(body), nil }
+// respondWith returns a transport with a single response.
+func respondWith(body string) transport {
+	return func(*http.Request) (*http.Response, error) { return jsonResponse(body), nil }
 }
 
-// answer returns a response with a JSON body.
-func answer(body string) *http.Response {
+// jsonResponse returns a response with a JSON body.
+func jsonResponse(body string) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusOK,
 		Header:     http.Header{"Content-Type": {"application/json;charset=UTF-8"}},
@@ -47,12 +47,12 @@ func answer(body string) *http.Response {
 func testIntrospector(rt transport) *Introspector {
 	return &Introspector{
 		Endpoint: testEndpoint, ClientID: "guard", ClientSecret: "secret",
-		AnyAudience: true, Transport: rt, Memory: NewMemory(100),
+		AcceptsAnyAudience: true, Transport: rt, Cache: NewTokenCache(100),
 	}
 }
 
-// counted counts the requests to a transport.
-func counted(rt transport) (transport, *atomic.Int64) {
+// countRequests counts the requests to a transport.
+func countRequests(rt transport) (transport, *atomic.Int64) {
 	count := new(atomic.Int64)
 	return func(r *http.Request) (*http.Response, error) {
 		count.Add(1)
@@ -60,8 +60,8 @@ func counted(rt transport) (transport, *atomic.Int64) {
 	}, count
 }
 
-// in returns a time relative to the bubble's as a claim.
-func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+// claimTime returns a time relative to the bubble's as a claim.
+func claimTime(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 // An active token is introspected again after a minute, or after it expires.
 func TestIntrospectorLifetimes(t *testing.T) {
@@ -83,11 +83,11 @@ func TestIntrospectorLifetimes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				body := `{"active":true,"sub":"bob"}`
 				if test.expires != 0 {
-					body = fmt.Sprintf(`{"active":true,"sub":"bob","exp":%d}`, in(test.expires))
+					body = fmt.Sprintf(`{"active":true,"sub":"bob","exp":%d}`, claimTime(test.expires))
 				}
-				rt, count := counted(answering(body))
+				rt, count := countRequests(respondWith(body))
 				i := testIntrospector(rt)
-				i.Remember = test.lifetime
+				i.CacheLifetime = test.lifetime
 				wantRequests := func(want int64) {
 					t.Helper()
 					if _, err := i.Verify(t.Context(), "opaque"); err != nil {
@@ -113,9 +113,9 @@ func TestIntrospectorLifetimes(t *testing.T) {
 func TestIntrospectorSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rt, count := counted(func(*http.Request) (*http.Response, error) {
+		rt, count := countRequests(func(*http.Request) (*http.Response, error) {
 			time.Sleep(9 * time.Second)
-			return answer(`{"active":true,"sub":"bob"}`), nil
+			return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 		})
 		i := testIntrospector(rt)
 		for range 2 {
@@ -137,14 +137,14 @@ func TestIntrospectorRefused(t *testing.T) {
 		name, body string
 		want       error
 	}{
-		{"inactive", `{"active":false}`, errInactive},
-		{"wrong audience", `{"active":true,"sub":"bob","aud":"other"}`, errAudience},
+		{"inactive", `{"active":false}`, errInactiveToken},
+		{"wrong audience", `{"active":true,"sub":"bob","aud":"other"}`, errUnexpectedAudience},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rt, count := counted(answering(test.body))
+				rt, count := countRequests(respondWith(test.body))
 				i := testIntrospector(rt)
-				i.Audience, i.AnyAudience = testAudience, false
+				i.Audience, i.AcceptsAnyAudience = testAudience, false
 				for range 100 {
 					wantRefused(t, i, "opaque", test.want)
 				}
@@ -167,26 +167,26 @@ func TestIntrospectorRefused(t *testing.T) {
 // Rejected tokens have a separate cache, so that a flood of them evicts no active token.
 func TestIntrospectorFlood(t *testing.T) {
 	t.Parallel()
-	rt, count := counted(func(r *http.Request) (*http.Response, error) {
+	rt, count := countRequests(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if strings.Contains(string(body), "token=valid") {
-			return answer(`{"active":true,"sub":"bob"}`), err
+			return jsonResponse(`{"active":true,"sub":"bob"}`), err
 		}
-		return answer(`{"active":false}`), err
+		return jsonResponse(`{"active":false}`), err
 	})
 	i := testIntrospector(rt)
-	i.Memory = NewMemory(2)
+	i.Cache = NewTokenCache(2)
 	if _, err := i.Verify(t.Context(), "valid"); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 * refusalsSize {
-		wantRefused(t, i, fmt.Sprint(n), errInactive)
+	for n := range 3 * rejectionCacheSize {
+		wantRefused(t, i, fmt.Sprint(n), errInactiveToken)
 	}
 	before := count.Load()
 	if _, err := i.Verify(t.Context(), "valid"); err != nil || count.Load() != before {
 		t.Errorf("%d more requests, %v", count.Load()-before, err)
 	}
-	if n, _ := i.refusals.tokens.Held(); n > refusalsSize {
+	if n, _ := i.rejections.tokens.Size(); n > rejectionCacheSize {
 		t.Errorf("%d are remembered", n)
 	}
 }
@@ -195,12 +195,12 @@ func TestIntrospectorFlood(t *testing.T) {
 func TestIntrospectorChecksRemembered(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	i := testIntrospector(answering(fmt.Sprintf(`{"active":true,"sub":"bob","exp":%d}`, now.Add(40*time.Second).Unix())))
+	i := testIntrospector(respondWith(fmt.Sprintf(`{"active":true,"sub":"bob","exp":%d}`, now.Add(40*time.Second).Unix())))
 	i.Now = func() time.Time { return now }
 	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := i.recall(i.remembranceID("opaque")); !ok {
+	if _, ok := i.loadCached(i.cacheKey("opaque")); !ok {
 		t.Fatal("not remembered")
 	}
 	now = now.Add(40*time.Second + defaultLeeway)
@@ -210,16 +210,16 @@ func TestIntrospectorChecksRemembered(t *testing.T) {
 // Another policy does not use a cached response, although it shares the memory.
 func TestIntrospectorPolicies(t *testing.T) {
 	t.Parallel()
-	memory := NewMemory(100)
+	memory := NewTokenCache(100)
 	ask := func(change func(*Introspector)) error {
-		i := testIntrospector(answering(`{"active":true,"sub":"bob","iss":"https://idp.example","aud":"a"}`))
-		i.Memory = memory
+		i := testIntrospector(respondWith(`{"active":true,"sub":"bob","iss":"https://idp.example","aud":"a"}`))
+		i.Cache = memory
 		if change != nil {
 			change(i)
 		} else if _, err := i.Verify(t.Context(), "opaque"); err != nil {
 			t.Fatal(err)
 		}
-		_, ok := i.recall(i.remembranceID("opaque"))
+		_, ok := i.loadCached(i.cacheKey("opaque"))
 		_, err := i.Verify(t.Context(), "opaque")
 		if ok && change != nil {
 			t.Error("the answer is taken over")
@@ -234,15 +234,15 @@ func TestIntrospectorPolicies(t *testing.T) {
 		change func(*Introspector)
 		want   error
 	}{
-		{"audience", func(i *Introspector) { i.Audience, i.AnyAudience = "b", false }, errAudience},
+		{"audience", func(i *Introspector) { i.Audience, i.AcceptsAnyAudience = "b", false }, errUnexpectedAudience},
 		{"audience by name", func(i *Introspector) { i.Audience = "a" }, nil},
-		{"issuer", func(i *Introspector) { i.Issuer = "https://other.example" }, errIssuer},
+		{"issuer", func(i *Introspector) { i.Issuer = "https://other.example" }, errUnexpectedIssuer},
 		{"endpoint", func(i *Introspector) {
-			i.Endpoint, i.Transport = "https://other.example", answering(`{"active":false}`)
-		}, errInactive},
-		{"client", func(i *Introspector) { i.ClientID, i.Transport = "other", answering(`{"active":false}`) }, errInactive},
+			i.Endpoint, i.Transport = "https://other.example", respondWith(`{"active":false}`)
+		}, errInactiveToken},
+		{"client", func(i *Introspector) { i.ClientID, i.Transport = "other", respondWith(`{"active":false}`) }, errInactiveToken},
 		{"leeway", func(i *Introspector) { i.Leeway = time.Second }, nil},
-		{"lifetime", func(i *Introspector) { i.Remember = time.Second }, nil},
+		{"lifetime", func(i *Introspector) { i.CacheLifetime = time.Second }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := ask(test.change); !errors.Is(err, test.want) {
@@ -254,12 +254,12 @@ func TestIntrospectorPolicies(t *testing.T) {
 
 func TestIntrospectorIncomplete(t *testing.T) {
 	t.Parallel()
-	i := testIntrospector(answering(`{"active":true,"sub":"bob"}`))
-	i.AnyAudience = false
+	i := testIntrospector(respondWith(`{"active":true,"sub":"bob"}`))
+	i.AcceptsAnyAudience = false
 	_, err := i.Verify(t.Context(), "opaque")
 	wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
 	for _, token := range []string{"", strings.Repeat("a", maxTokenSize+1)} {
-		wantRefused(t, testIntrospector(answering(`{"active":true,"sub":"bob"}`)), token, errMalformed)
+		wantRefused(t, testIntrospector(respondWith(`{"active":true,"sub":"bob"}`)), token, errMalformedToken)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestIntrospectorRequest(t *testing.T) {
 			r.Header.Get("Accept") != "application/json" || form.Encode() != want.Encode() {
 			t.Errorf("request is %s %s %v %s", r.Method, r.URL, r.Header, body)
 		}
-		return answer(`{"active":true,"sub":"bob"}`), err
+		return jsonResponse(`{"active":true,"sub":"bob"}`), err
 	})
 	i.ClientID, i.ClientSecret = "gu ard:1", "s%c&ret"
 	if _, err := i.Verify(t.Context(), "a+b/c=="); err != nil {
@@ -296,12 +296,12 @@ func TestIntrospectorRequest(t *testing.T) {
 func TestIntrospectorFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rt, count := counted(func(r *http.Request) (*http.Response, error) {
+		rt, count := countRequests(func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-r.Context().Done():
 				return nil, r.Context().Err()
 			case <-time.After(5 * time.Second):
-				return answer(`{"active":true,"sub":"bob"}`), nil
+				return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 			}
 		})
 		i := testIntrospector(rt)
@@ -331,10 +331,10 @@ func TestIntrospectorFlight(t *testing.T) {
 // An introspection that begins just after another has completed uses the cached response.
 func TestIntrospectorFlightEnded(t *testing.T) {
 	t.Parallel()
-	rt, count := counted(answering(`{"active":false}`))
+	rt, count := countRequests(respondWith(`{"active":false}`))
 	i := testIntrospector(rt)
-	wantRefused(t, i, "opaque", errInactive)
-	if _, err := i.ask(t.Context(), i.remembranceID("opaque"), "opaque"); err != nil || count.Load() != 1 {
+	wantRefused(t, i, "opaque", errInactiveToken)
+	if _, err := i.introspectShared(t.Context(), i.cacheKey("opaque"), "opaque"); err != nil || count.Load() != 1 {
 		t.Errorf("%d requests, %v", count.Load(), err)
 	}
 }
@@ -348,14 +348,14 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			most.Store(max(most.Load(), under.Add(1)))
 			defer under.Add(-1)
 			time.Sleep(3 * time.Second)
-			return answer(`{"active":true,"sub":"bob"}`), nil
+			return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 		})
 		i.concurrency, i.Network = 2, networkOf
 		var group sync.WaitGroup
 		var passed, waited, crowded atomic.Int64
 		for n := range fairqueue.MaxQueued + 50 {
 			group.Go(func() {
-				switch _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint(n)); {
+				switch _, err := i.Verify(contextFromNetwork(t, fmt.Sprint(n)), fmt.Sprint(n)); {
 				case err == nil:
 					passed.Add(1)
 				case errors.Is(err, context.DeadlineExceeded):
@@ -371,7 +371,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
 		}
-		if got := i.queue.InUse(); got != 0 {
+		if got := i.queue.Len(); got != 0 {
 			t.Errorf("%d wait for ever", got)
 		}
 	})
@@ -379,8 +379,8 @@ func TestIntrospectorConcurrency(t *testing.T) {
 
 type networkKey struct{}
 
-// from returns the context of a request from a network.
-func from(t *testing.T, network string) context.Context {
+// contextFromNetwork returns the context of a request from a network.
+func contextFromNetwork(t *testing.T, network string) context.Context {
 	return context.WithValue(t.Context(), networkKey{}, network)
 }
 
@@ -392,14 +392,14 @@ func TestIntrospectorShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := testIntrospector(func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
-			return answer(`{"active":true,"sub":"bob"}`), nil
+			return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 		})
 		i.Network = networkOf
 		var group sync.WaitGroup
 		var crowded atomic.Int64
 		for n := range 2 * fairqueue.MaxQueued {
 			group.Go(func() {
-				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, fairqueue.ErrFull) {
+				if _, err := i.Verify(contextFromNetwork(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, fairqueue.ErrFull) {
 					crowded.Add(1)
 				}
 			})
@@ -411,7 +411,7 @@ func TestIntrospectorShares(t *testing.T) {
 		start := time.Now()
 		for n := range defaultConcurrency / 2 {
 			group.Go(func() {
-				if _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint("good ", n)); err != nil || time.Since(start) != time.Second {
+				if _, err := i.Verify(contextFromNetwork(t, fmt.Sprint(n)), fmt.Sprint("good ", n)); err != nil || time.Since(start) != time.Second {
 					t.Errorf("another network's: %v after %v", err, time.Since(start))
 				}
 			})
@@ -429,13 +429,13 @@ func TestIntrospectorRecovers(t *testing.T) {
 		if failure != nil {
 			return nil, failure
 		}
-		return answer(`{"active":true,"sub":"bob"}`), nil
+		return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 	})
 	now := time.Now()
 	i.Now = func() time.Time { return now }
 	_, err := i.Verify(t.Context(), "opaque")
 	wantError(t, err, http.StatusServiceUnavailable, "", broken)
-	failure, now = nil, now.Add(backOffTime)
+	failure, now = nil, now.Add(backOffDuration)
 	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
 		t.Error(err)
 	}
@@ -484,26 +484,26 @@ func TestIntrospection(t *testing.T) {
 		{"Hydra's", `{"active":true,"sub":"bob","token_use":"access_token","aud":"api","iss":"https://idp.example"}`,
 			Token{Subject: "bob"}, nil},
 		{"nobody's", `{"active":true,"aud":"api","iss":"https://idp.example"}`, Token{}, errMissingClaim},
-		{"inactive", `{"active":false}`, Token{}, errInactive},
-		{"inactive with claims", `{"active":false,"sub":"bob","aud":"api","iss":"https://idp.example"}`, Token{}, errInactive},
-		{"inactive with odd claims", `{"active":false,"exp":"never"}`, Token{}, errInactive},
+		{"inactive", `{"active":false}`, Token{}, errInactiveToken},
+		{"inactive with claims", `{"active":false,"sub":"bob","aud":"api","iss":"https://idp.example"}`, Token{}, errInactiveToken},
+		{"inactive with odd claims", `{"active":false,"exp":"never"}`, Token{}, errInactiveToken},
 		{"expired", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","exp":1793534370}`, Token{}, ErrExpired},
 		{"not yet valid", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","nbf":1793534431}`, Token{}, errNotYetValid},
-		{"of the future", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","iat":1793534431}`, Token{}, errIssuedAt},
-		{"another aud", `{"active":true,"sub":"bob","aud":"other","iss":"https://idp.example"}`, Token{}, errAudience},
-		{"no aud", `{"active":true,"sub":"bob","iss":"https://idp.example"}`, Token{}, errAudience},
-		{"another iss", `{"active":true,"sub":"bob","aud":"api","iss":"https://fhir.example.org"}`, Token{}, errIssuer},
-		{"no iss", `{"active":true,"sub":"bob","aud":"api"}`, Token{}, errIssuer},
-		{"two clients", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","client_id":"a","azp":"b"}`, Token{}, errMalformed},
-		{"Keycloak's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","typ":"Refresh"}`, Token{}, errType},
-		{"Hydra's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_use":"refresh_token"}`, Token{}, errType},
-		{"Duende's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"refresh_token"}`, Token{}, errType},
-		{"DPoP", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"DPoP"}`, Token{}, errType},
-		{"bound", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","cnf":{"jkt":"x"}}`, Token{}, errBound},
+		{"of the future", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","iat":1793534431}`, Token{}, errInvalidIssuedAt},
+		{"another aud", `{"active":true,"sub":"bob","aud":"other","iss":"https://idp.example"}`, Token{}, errUnexpectedAudience},
+		{"no aud", `{"active":true,"sub":"bob","iss":"https://idp.example"}`, Token{}, errUnexpectedAudience},
+		{"another iss", `{"active":true,"sub":"bob","aud":"api","iss":"https://fhir.example.org"}`, Token{}, errUnexpectedIssuer},
+		{"no iss", `{"active":true,"sub":"bob","aud":"api"}`, Token{}, errUnexpectedIssuer},
+		{"two clients", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","client_id":"a","azp":"b"}`, Token{}, errMalformedToken},
+		{"Keycloak's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","typ":"Refresh"}`, Token{}, errTokenType},
+		{"Hydra's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_use":"refresh_token"}`, Token{}, errTokenType},
+		{"Duende's refresh token", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"refresh_token"}`, Token{}, errTokenType},
+		{"DPoP", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","token_type":"DPoP"}`, Token{}, errTokenType},
+		{"bound", `{"active":true,"sub":"bob","aud":"api","iss":"https://idp.example","cnf":{"jkt":"x"}}`, Token{}, errSenderConstrained},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			i := testIntrospector(answering(test.body))
-			i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
+			i := testIntrospector(respondWith(test.body))
+			i.Issuer, i.Audience, i.AcceptsAnyAudience = "https://idp.example", "api", false
 			i.Now = func() time.Time { return testTime }
 			for range 2 { // introspected, then cached
 				if test.err != nil {
@@ -529,7 +529,7 @@ func TestIntrospection(t *testing.T) {
 // A server without a configured issuer can only issue tokens under its own endpoint.
 func TestIntrospectionIssuer(t *testing.T) {
 	t.Parallel()
-	i := testIntrospector(answering(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
+	i := testIntrospector(respondWith(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
 	got, err := i.Verify(t.Context(), "opaque")
 	if err != nil || got.Issuer != testEndpoint {
 		t.Errorf("got %+v, %v", got, err)
@@ -592,7 +592,7 @@ func TestIntrospectionFailures(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			i, requests := served(t, test.handler)
+			i, requests := newServedIntrospector(t, test.handler)
 			if strings.HasPrefix(test.name, "hanging") {
 				i.timeout = 200 * time.Millisecond
 			}
@@ -600,7 +600,7 @@ func TestIntrospectionFailures(t *testing.T) {
 			i.Now = func() time.Time { return now }
 			for range 2 {
 				got, err := i.Verify(t.Context(), "opaque")
-				now = now.Add(backOffTime)
+				now = now.Add(backOffDuration)
 				wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
 				if got != nil {
 					t.Errorf("got %+v", got)
@@ -617,7 +617,7 @@ func TestIntrospectionFailures(t *testing.T) {
 func TestIntrospectionRedirect(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{301, 302, 303, 307, 308} {
-		i, requests := served(t, func(w http.ResponseWriter, r *http.Request) {
+		i, requests := newServedIntrospector(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"active":true,"sub":"bob"}`)
@@ -638,7 +638,7 @@ func TestIntrospectionServed(t *testing.T) {
 	t.Parallel()
 	body := `{"active":true,"sub":"bob"}`
 	body += strings.Repeat(" ", maxIntrospectionSize-len(body))
-	i, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+	i, _ := newServedIntrospector(t, func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
 		_, keyed := r.Header["Idempotency-Key"]
 		if keyed || r.PostFormValue("token") != "opaque" || id != "guard" || secret != "secret" {
@@ -654,7 +654,7 @@ func TestIntrospectionServed(t *testing.T) {
 }
 
 // Errors are for logs, and contain neither token nor secret.
-func TestIntrospectionErrorsTellNothing(t *testing.T) {
+func TestIntrospectionErrorsRevealNothing(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("broken %s", r.Method) })
 	_, err := i.Verify(t.Context(), "opaque-token")
@@ -667,8 +667,8 @@ func TestIntrospectionErrorsTellNothing(t *testing.T) {
 	}
 }
 
-// served returns an introspector of a server that counts its requests.
-func served(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *atomic.Int64) {
+// newServedIntrospector returns an introspector of a server that counts its requests.
+func newServedIntrospector(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -699,13 +699,13 @@ func FuzzIntrospection(f *testing.F) {
 	f.Add([]byte(`{"active":"true"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		i := testIntrospector(nil)
-		i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
+		i.Issuer, i.Audience, i.AcceptsAnyAudience = "https://idp.example", "api", false
 		response, err := parseIntrospection(body, nil)
 		if err != nil {
 			return
 		}
-		token, err := i.judge(response)
-		if err == nil && (!response.active || token.Issuer != i.Issuer || token.Subject == "") {
+		token, err := i.checkResponse(response)
+		if err == nil && (!response.isActive || token.Issuer != i.Issuer || token.Subject == "") {
 			t.Fatalf("%s passes as %+v", body, token)
 		}
 	})
@@ -743,7 +743,7 @@ func TestSignedIntrospection(t *testing.T) {
 			var accept string
 			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
 				accept = r.Header.Get("Accept")
-				response := answer(body)
+				response := jsonResponse(body)
 				response.Header.Set("Content-Type", "application/token-introspection+jwt")
 				return response, nil
 			})
@@ -769,10 +769,10 @@ func TestIntrospectAll(t *testing.T) {
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
 	ours, theirs, others := mint{}.token(t), keycloak.token(t, keycloak.access, nil), okta.token(t, okta.access, nil)
 	synctest.Test(t, func(t *testing.T) {
-		rt, asked := counted(answering(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
+		rt, asked := countRequests(respondWith(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
 		i := testIntrospector(rt)
-		i.All, i.Remember, i.Issuer = true, 10*time.Second, keycloak.issuer
-		g, err := New(testVerifier(), []*Trusted{keycloak.trusted(), okta.trusted()}, i)
+		i.IntrospectsJWTs, i.CacheLifetime, i.Issuer = true, 10*time.Second, keycloak.issuer
+		g, err := New(testVerifier(), []*TrustedVerifier{keycloak.trusted(), okta.trusted()}, i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -788,7 +788,7 @@ func TestIntrospectAll(t *testing.T) {
 		if got, err := g.Verify(t.Context(), others); err != nil || got.Issuer != okta.issuer || asked.Load() != 2 {
 			t.Errorf("another trusted issuer's: %+v, %v, asked %d times", got, err, asked.Load())
 		}
-		i.Transport = answering(`{"active":false}`)
+		i.Transport = respondWith(`{"active":false}`)
 		time.Sleep(11 * time.Second)
 		if _, err := g.Verify(t.Context(), theirs); err == nil {
 			t.Error("a revoked one passes")
@@ -804,7 +804,7 @@ func TestIntrospectorBackOff(t *testing.T) {
 		hangs := true
 		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
 			if !hangs {
-				return answer(`{"active":true,"sub":"bob"}`), nil
+				return jsonResponse(`{"active":true,"sub":"bob"}`), nil
 			}
 			<-r.Context().Done()
 			return nil, r.Context().Err()
@@ -851,7 +851,7 @@ func TestIntrospectorBackOffByFailure(t *testing.T) {
 	t.Parallel()
 	status := func(code int) transport {
 		return func(*http.Request) (*http.Response, error) {
-			response := answer(`{"active":true,"sub":"bob"}`)
+			response := jsonResponse(`{"active":true,"sub":"bob"}`)
 			response.StatusCode = code
 			return response, nil
 		}
@@ -869,10 +869,10 @@ func TestIntrospectorBackOffByFailure(t *testing.T) {
 		{"400", status(http.StatusBadRequest), false},
 		{"401", status(http.StatusUnauthorized), false},
 		{"500", status(http.StatusInternalServerError), false},
-		{"no JSON", answering(`{`), false},
+		{"no JSON", respondWith(`{`), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			rt, count := counted(test.rt)
+			rt, count := countRequests(test.rt)
 			i := testIntrospector(rt)
 			for n := range 2 {
 				_, err := i.Verify(t.Context(), fmt.Sprint(n))

@@ -260,8 +260,8 @@ var providers = []provider{
 }
 
 // trusted returns a verifier for the provider's tokens, at testTime. Its key has no alg, like Entra ID's.
-func (p provider) trusted() *Trusted {
-	return &Trusted{
+func (p provider) trusted() *TrustedVerifier {
+	return &TrustedVerifier{
 		Issuer: p.issuer, Audience: p.audience, Keys: providerKeys(),
 		Now: func() time.Time { return testTime },
 	}

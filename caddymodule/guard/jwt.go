@@ -26,7 +26,7 @@ import (
 // defaultLeeway is the default tolerance for clock skew.
 const defaultLeeway = 30 * time.Second
 
-// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. [Trusted]
+// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. [TrustedVerifier]
 // verifies tokens of other issuers. A Verifier is safe for concurrent use, and must not be changed once in use.
 type Verifier struct {
 	// Issuer is the exact value of iss. Required: an empty Issuer rejects every token.
@@ -35,11 +35,11 @@ type Verifier struct {
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
-	// Revoked reports whether the token with this jti is revoked. It is called for each verification, also of cached
+	// IsRevoked reports whether the token with this jti is revoked. It is called for each verification, also of cached
 	// tokens. If it returns an error, the token is rejected with 503. Default: no revocation check.
-	Revoked func(ctx context.Context, jti string) (bool, error)
-	// Memory caches verified tokens. Verifiers may share it. Default: no cache.
-	Memory *Memory
+	IsRevoked func(ctx context.Context, jti string) (bool, error)
+	// Cache caches verified tokens. Verifiers may share it. Default: no cache.
+	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few minutes").
@@ -47,25 +47,25 @@ type Verifier struct {
 	Leeway time.Duration
 }
 
-func (v *Verifier) policy() *policy {
-	return (&policy{
-		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: leewayOr(v.Leeway),
-		now: v.now, keys: v.Keys, revoked: v.Revoked, memory: v.Memory,
-		header: ownHeader, fit: ownKey, claims: v.checkClaims,
-	}).identified()
+func (v *Verifier) jwtVerifier() *jwtVerifier {
+	return (&jwtVerifier{
+		claimsKind: "own", issuer: v.Issuer, audience: v.Audience, leeway: effectiveLeeway(v.Leeway),
+		now: v.now, keys: v.Keys, isRevoked: v.IsRevoked, cache: v.Cache,
+		headerRules: localHeaderRules, verificationKey: localVerificationKey, checkClaims: v.checkClaims,
+	}).withID()
 }
 
-func (v *Verifier) now() time.Time { return clock(v.Now) }
+func (v *Verifier) now() time.Time { return currentTime(v.Now) }
 
-func clock(now func() time.Time) time.Time {
+func currentTime(now func() time.Time) time.Time {
 	if now == nil {
 		return time.Now()
 	}
 	return now()
 }
 
-// leewayOr returns the leeway to use for a configured value: [defaultLeeway] for 0, and 0 for a negative value.
-func leewayOr(leeway time.Duration) time.Duration {
+// effectiveLeeway returns the leeway to use for a configured value: [defaultLeeway] for 0, and 0 for a negative value.
+func effectiveLeeway(leeway time.Duration) time.Duration {
 	if leeway == 0 {
 		return defaultLeeway
 	}
@@ -77,23 +77,23 @@ func leewayOr(leeway time.Duration) time.Duration {
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
 	}
-	if missing := c.missing(); missing != "" {
+	if missing := c.missingClaim(); missing != "" {
 		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
 	}
 	if c.Issuer != v.Issuer {
-		return Token{}, errIssuer
+		return Token{}, errUnexpectedIssuer
 	}
 	if !c.Audience.Contains(v.Audience) {
-		return Token{}, errAudience
+		return Token{}, errUnexpectedAudience
 	}
-	if err := checkTimes(&c.Claims, v.now(), leewayOr(v.Leeway)); err != nil {
+	if err := checkTimes(&c.Claims, v.now(), effectiveLeeway(v.Leeway)); err != nil {
 		return Token{}, err
 	}
 	return Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
-		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
+		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, IsRelated: c.IsRelated,
 		ACR: c.ACR, AuthTime: c.AuthTime.Time(),
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
 	}, nil
@@ -115,17 +115,17 @@ type claims struct {
 	Provider        string `json:"idp"`
 	ProviderAccount string `json:"idp_account"`
 
-	Related bool `json:"related"`
+	IsRelated bool `json:"related"`
 
 	ACR      string           `json:"acr"`
 	AuthTime *jwt.NumericDate `json:"auth_time"`
 }
 
-// missing returns the name of the first required claim that is missing or empty.
-func (c *claims) missing() string {
+// missingClaim returns the name of the first required claim that is missing or empty.
+func (c *claims) missingClaim() string {
 	for _, claim := range []struct {
-		name string
-		here bool
+		name      string
+		isPresent bool
 	}{
 		{"iss", c.Issuer != ""},
 		{"aud", len(c.Audience) > 0},
@@ -135,7 +135,7 @@ func (c *claims) missing() string {
 		{"client_id", c.ClientID != ""},
 		{"jti", c.ID != ""},
 	} {
-		if !claim.here {
+		if !claim.isPresent {
 			return claim.name
 		}
 	}
@@ -152,14 +152,14 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	case c.NotBefore != nil && now.Add(leeway).Before(c.NotBefore.Time()):
 		return errNotYetValid
 	case c.IssuedAt != nil && now.Add(leeway).Before(issued):
-		return errIssuedAt
+		return errInvalidIssuedAt
 	case c.IssuedAt != nil && c.Expiry != nil && expires.Before(issued):
-		return errIssuedAt
+		return errInvalidIssuedAt
 	}
 	return nil
 }
 
-// Trusted verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict as
+// TrustedVerifier verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict as
 // [Verifier] about the signature, the issuer, the audience and the times, and more lenient only where these issuers deviate
 // from RFC 9068:
 //
@@ -174,7 +174,7 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 // All claims are accepted, including patient and fhirUser: trust an issuer only if it may choose the patient of a token.
 //
 // A Trusted is safe for concurrent use, and must not be changed once in use.
-type Trusted struct {
+type TrustedVerifier struct {
 	// Issuer is the exact value of iss: Auth0's ends in a slash, Entra ID's depends on the token version
 	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0). Required: an
 	// empty Issuer rejects every token.
@@ -186,54 +186,54 @@ type Trusted struct {
 	Keys KeySet
 	// Claims are the additional claims to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Memory caches verified tokens. Verifiers may share it. Default: no cache.
-	Memory *Memory
+	// Cache caches verified tokens. Verifiers may share it. Default: no cache.
+	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s; negative: none.
 	Leeway time.Duration
 }
 
-func (t *Trusted) policy() *policy {
-	return (&policy{
-		name: "trusted" + t.Claims.String(), issuer: t.Issuer, audience: t.Audience, leeway: leewayOr(t.Leeway),
-		now: t.now, keys: t.Keys, memory: t.Memory,
-		header: trustedHeader, fit: trustedKey, claims: t.checkClaims,
-	}).identified()
+func (t *TrustedVerifier) jwtVerifier() *jwtVerifier {
+	return (&jwtVerifier{
+		claimsKind: "trusted" + t.Claims.String(), issuer: t.Issuer, audience: t.Audience, leeway: effectiveLeeway(t.Leeway),
+		now: t.now, keys: t.Keys, cache: t.Cache,
+		headerRules: trustedHeaderRules, verificationKey: trustedVerificationKey, checkClaims: t.checkClaims,
+	}).withID()
 }
 
-func (t *Trusted) now() time.Time { return clock(t.Now) }
+func (t *TrustedVerifier) now() time.Time { return currentTime(t.Now) }
 
 // checkClaims checks the claims of a token with a valid signature.
-func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
+func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
 	if err := c.read(payload, t.Claims); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
 	}
 	clientID, err := c.clientID()
 	if err != nil {
 		return Token{}, err
 	}
-	if missing := c.missing(clientID); missing != "" {
+	if missing := c.missingClaim(clientID); missing != "" {
 		return Token{}, newClaimError(missing, c.Issuer, "", "one, as all but lightweight tokens have", errMissingClaim)
 	}
 	if err := c.checkParties(t.Issuer, t.Audience); err != nil {
 		return Token{}, err
 	}
-	err = c.checkUse()
+	err = c.checkTokenUse()
 	if err == nil && !header.isAccessToken() {
 		err = c.checkNoIDToken(clientID)
 	}
-	if errors.Is(err, errType) {
+	if errors.Is(err, errTokenType) {
 		err = newClaimError("typ", c.Issuer, cmp.Or(c.Type, c.TokenUse, c.TokenType, "that of an ID token"), "that of an access token", err)
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	if err := checkTimes(&c.Claims, t.now(), leewayOr(t.Leeway)); err != nil {
+	if err := checkTimes(&c.Claims, t.now(), effectiveLeeway(t.Leeway)); err != nil {
 		return Token{}, err
 	}
-	return c.token(clientID), nil
+	return c.toToken(clientID), nil
 }
 
 // trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
@@ -252,8 +252,8 @@ type trustedClaims struct {
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
 
-	ACR      claim[string]          `json:"acr"`
-	AuthTime claim[jwt.NumericDate] `json:"auth_time"`
+	ACR      lenientClaim[string]          `json:"acr"`
+	AuthTime lenientClaim[jwt.NumericDate] `json:"auth_time"`
 
 	// The issuer's designation of the kind of token.
 	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
@@ -261,30 +261,30 @@ type trustedClaims struct {
 	TokenType string `json:"token_type"` // RFC 7662: Bearer; Duende: access_token
 
 	// Claims that access tokens do not have.
-	Nonce           present `json:"nonce"`
-	AccessTokenHash present `json:"at_hash"`
-	CodeHash        present `json:"c_hash"`
-	StateHash       present `json:"s_hash"`
-	Events          present `json:"events"`
-	Confirmation    present `json:"cnf"`
+	Nonce           claimPresence `json:"nonce"`
+	AccessTokenHash claimPresence `json:"at_hash"`
+	CodeHash        claimPresence `json:"c_hash"`
+	StateHash       claimPresence `json:"s_hash"`
+	Events          claimPresence `json:"events"`
+	Confirmation    claimPresence `json:"cnf"`
 
-	Named tokenclaim.Attributes `json:"-"` // additional configured claims
+	Additional tokenclaim.Attributes `json:"-"` // additional configured claims
 }
 
-// present is true if a claim is present, regardless of its value.
-type present bool
+// claimPresence is true if a claim is present, regardless of its value.
+type claimPresence bool
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (p *present) UnmarshalJSON([]byte) error {
+func (p *claimPresence) UnmarshalJSON([]byte) error {
 	*p = true
 	return nil
 }
 
-// claim is a claim with a type that differs between issuers. A value of another type counts as missing.
-type claim[T any] struct{ value *T }
+// lenientClaim is a claim with a type that differs between issuers. A value of another type counts as missing.
+type lenientClaim[T any] struct{ value *T }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (c *claim[T]) UnmarshalJSON(text []byte) error {
+func (c *lenientClaim[T]) UnmarshalJSON(text []byte) error {
 	value := new(T)
 	if json.Unmarshal(text, value) == nil {
 		c.value = value
@@ -298,15 +298,15 @@ func (c *trustedClaims) clientID() (string, error) {
 	found := ""
 	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
 		if found != "" && id != "" && id != found {
-			return "", fmt.Errorf("%w: two clients", errMalformed)
+			return "", fmt.Errorf("%w: two clients", errMalformedToken)
 		}
 		found = max(found, id)
 	}
 	return found, nil
 }
 
-// missing returns the name of the first required claim that is missing or empty.
-func (c *trustedClaims) missing(clientID string) string {
+// missingClaim returns the name of the first required claim that is missing or empty.
+func (c *trustedClaims) missingClaim(clientID string) string {
 	switch {
 	case c.Issuer == "":
 		return "iss"
@@ -325,34 +325,34 @@ func (c *trustedClaims) missing(clientID string) string {
 // checkParties checks iss and aud. An empty issuer or audience accepts any value.
 func (c *trustedClaims) checkParties(issuer, audience string) error {
 	if issuer != "" && c.Issuer != issuer {
-		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errIssuer)
+		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errUnexpectedIssuer)
 	}
 	if audience != "" && !c.Audience.Contains(audience) {
-		return newClaimError("aud", c.Issuer, strings.Join(c.Audience, " "), audience, errAudience)
+		return newClaimError("aud", c.Issuer, strings.Join(c.Audience, " "), audience, errUnexpectedAudience)
 	}
 	return nil
 }
 
-// checkUse rejects: a token with claims that designate another kind of token, such as a refresh token, which introspection
+// checkTokenUse rejects: a token with claims that designate another kind of token, such as a refresh token, which introspection
 // reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4); sender-constrained
 // tokens, which must not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and a patient claim that is a
 // reference.
-func (c *trustedClaims) checkUse() error {
+func (c *trustedClaims) checkTokenUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
 		case "", "bearer", "access", "access_token", "at+jwt", "jwt":
 		default:
-			return fmt.Errorf("%w: its claims call it something else", errType)
+			return fmt.Errorf("%w: its claims call it something else", errTokenType)
 		}
 	}
 	if c.Events {
-		return fmt.Errorf("%w: events", errType)
+		return fmt.Errorf("%w: events", errTokenType)
 	}
 	if c.Confirmation {
-		return errBound
+		return errSenderConstrained
 	}
 	if strings.Contains(c.Patient, "/") {
-		return newClaimError("patient", c.Issuer, c.Patient, "the id alone (SMART App Launch 2.2, Launch context)", errMalformed)
+		return newClaimError("patient", c.Issuer, c.Patient, "the id alone (SMART App Launch 2.2, Launch context)", errMalformedToken)
 	}
 	return nil
 }
@@ -363,25 +363,25 @@ func (c *trustedClaims) checkUse() error {
 // without a scope and with its own client as the audience is indistinguishable from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
-		return fmt.Errorf("%w: hash of another token", errType)
+		return fmt.Errorf("%w: hash of another token", errTokenType)
 	}
 	if strings.EqualFold(c.Type, "Bearer") {
 		return nil
 	}
 	if c.Nonce {
-		return fmt.Errorf("%w: nonce", errType)
+		return fmt.Errorf("%w: nonce", errTokenType)
 	}
 	if c.Audience.Contains(clientID) && c.Scope == nil && c.SCP == nil {
-		return fmt.Errorf("%w: for its client, without a scope", errType)
+		return fmt.Errorf("%w: for its client, without a scope", errTokenType)
 	}
 	return nil
 }
 
-func (c *trustedClaims) token(clientID string) Token {
+func (c *trustedClaims) toToken(clientID string) Token {
 	token := Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
-		Attributes: c.Named,
+		Attributes: c.Additional,
 	}
 	if c.ACR.value != nil {
 		token.ACR = *c.ACR.value
@@ -417,8 +417,8 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
-var refusedParameters = []string{
+// rejectedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
+var rejectedParameters = []string{
 	"crit",                     // critical extensions: none is supported
 	"jwk", "jku", "x5u", "x5c", // key in the token: a forger could sign with their own key (RFC 8725 §3.10)
 }
@@ -439,36 +439,36 @@ func (h joseHeader) isAccessToken() bool {
 
 type headerRules struct {
 	algorithms []jose.SignatureAlgorithm
-	// untyped also accepts a missing typ or JWT. The claims must then identify an access token.
-	untyped bool
-	// unnamed accepts a missing kid.
-	unnamed bool
-	// signed requires an introspection response in place of an access token (RFC 9701 §5).
-	signed bool
+	// allowsUntyped also accepts a missing typ or JWT. The claims must then identify an access token.
+	allowsUntyped bool
+	// allowsMissingKeyID accepts a missing kid.
+	allowsMissingKeyID bool
+	// requiresIntrospection requires an introspection response in place of an access token (RFC 9701 §5).
+	requiresIntrospection bool
 }
 
-// isOf reports whether typ is that of the required kind of JWT.
-func (r headerRules) isOf(header joseHeader) bool {
-	if r.signed {
+// hasExpectedType reports whether typ is that of the required kind of JWT.
+func (r headerRules) hasExpectedType(header joseHeader) bool {
+	if r.requiresIntrospection {
 		typ := strings.ToLower(header.Type)
-		return typ == "token-introspection+jwt" || typ == signedResponse
+		return typ == "token-introspection+jwt" || typ == signedResponseType
 	}
-	return header.isAccessToken() || r.untyped && (header.Type == "" || strings.EqualFold(header.Type, "JWT"))
+	return header.isAccessToken() || r.allowsUntyped && (header.Type == "" || strings.EqualFold(header.Type, "JWT"))
 }
 
-// ownHeader are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
+// localHeaderRules are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
 // checks if the audiences were equal (RFC 9068 §4).
-var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
+var localHeaderRules = headerRules{algorithms: []jose.SignatureAlgorithm{localAlgorithm}}
 
-// trustedHeader are the rules for other issuers. Of the common issuers only Auth0 supports at+jwt, and not by default. kid
+// trustedHeaderRules are the rules for other issuers. Of the common issuers only Auth0 supports at+jwt, and not by default. kid
 // is optional in a JWS; the [KeySet] decides whether a token without kid has a key.
-var trustedHeader = headerRules{algorithms: signaturealg.Asymmetric, untyped: true, unnamed: true}
+var trustedHeaderRules = headerRules{algorithms: signaturealg.Asymmetric, allowsUntyped: true, allowsMissingKeyID: true}
 
-// signedResponse is the media type of introspection responses that are JWTs (RFC 9701 §5).
-const signedResponse = "application/token-introspection+jwt"
+// signedResponseType is the media type of introspection responses that are JWTs (RFC 9701 §5).
+const signedResponseType = "application/token-introspection+jwt"
 
-// signedResponseHeader are the rules for introspection responses.
-var signedResponseHeader = headerRules{algorithms: signaturealg.Asymmetric, signed: true, unnamed: true}
+// signedResponseRules are the rules for introspection responses.
+var signedResponseRules = headerRules{algorithms: signaturealg.Asymmetric, requiresIntrospection: true, allowsMissingKeyID: true}
 
 // check checks the header. The header is not yet authenticated, so it can only make verification fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
@@ -476,18 +476,18 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 	if err != nil {
 		return header, err
 	}
-	if !r.isOf(header) {
-		return header, errType
+	if !r.hasExpectedType(header) {
+		return header, errTokenType
 	}
 	if !slices.Contains(r.algorithms, header.Algorithm) {
 		return header, errAlgorithm
 	}
-	for _, name := range refusedParameters {
+	for _, name := range rejectedParameters {
 		if _, ok := parameters[name]; ok {
-			return header, fmt.Errorf("%w: %s", errHeader, name)
+			return header, fmt.Errorf("%w: %s", errHeaderParameter, name)
 		}
 	}
-	if header.KeyID == "" && !r.unnamed {
+	if header.KeyID == "" && !r.allowsMissingKeyID {
 		return header, fmt.Errorf("%w: no kid", ErrUnknownKey)
 	}
 	return header, nil
@@ -496,7 +496,7 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 // parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).
 func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawMessage, err error) {
 	if len(raw) > maxTokenSize {
-		return header, nil, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+		return header, nil, fmt.Errorf("%w: more than %d bytes", errMalformedToken, maxTokenSize)
 	}
 	if err := checkCompact(raw); err != nil {
 		return header, nil, err
@@ -504,13 +504,13 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	encoded, _, _ := strings.Cut(raw, ".")
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
 	}
 	if err := json.Unmarshal(decoded, &parameters); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
 	}
 	if err := strictjson.Unmarshal(decoded, &header); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
 	}
 	return header, parameters, nil
 }
@@ -520,12 +520,12 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return fmt.Errorf("%w: %d parts", errMalformed, len(parts))
+		return fmt.Errorf("%w: %d parts", errMalformedToken, len(parts))
 	}
 	strict := base64.RawURLEncoding.Strict()
 	for _, part := range parts {
 		if _, err := strict.DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
-			return fmt.Errorf("%w: not base64url", errMalformed)
+			return fmt.Errorf("%w: not base64url", errMalformedToken)
 		}
 	}
 	return nil
@@ -539,16 +539,16 @@ type unverifiedClaims struct {
 	IssuedAt *jwt.NumericDate `json:"iat"`
 }
 
-func readUnverified(raw string) (claims unverifiedClaims, err error) {
+func parseUnverified(raw string) (claims unverifiedClaims, err error) {
 	if len(raw) > maxTokenSize {
-		return claims, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+		return claims, fmt.Errorf("%w: more than %d bytes", errMalformedToken, maxTokenSize)
 	}
 	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
 	if err == nil {
 		err = json.Unmarshal(payload, &claims)
 	}
 	if err != nil {
-		return unverifiedClaims{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+		return unverifiedClaims{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
 	}
 	return claims, nil
 }
@@ -559,18 +559,18 @@ type KeySet interface {
 	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if no key has this kid; any other error means that
 	// the keys are unavailable.
 	//
-	// For a [Verifier] the key must have an alg. For a [Trusted] it may lack one, as Microsoft's do; the key's type then
+	// For a [Verifier] the key must have an alg. For a [TrustedVerifier] it may lack one, as Microsoft's do; the key's type then
 	// determines the algorithms.
 	//
-	// The kid is empty for a token of a [Trusted] issuer without kid (RFC 7515 §4.1.4). A set should return a key for it
+	// The kid is empty for a token of a [TrustedVerifier] issuer without kid (RFC 7515 §4.1.4). A set should return a key for it
 	// only if the issuer has a single signing key, and [ErrUnknownKey] otherwise: keys must not be tried in turn.
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// ownKey returns the public part of a key for [algorithm]. The key's alg must match, regardless of the token's header
+// localVerificationKey returns the public part of a key for [localAlgorithm]. The key's alg must match, regardless of the token's header
 // (RFC 8725 §3.1).
-func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
-	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
+func localVerificationKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
+	if jwk.Algorithm != string(localAlgorithm) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
 	}
 	key, ok := jwk.Key.(*ecdsa.PublicKey)
@@ -587,26 +587,26 @@ func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
 	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", errMalformedToken, err)
 	}
 	payload, err = jws.Verify(key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidSignature, err)
 	}
 	return payload, nil
 }
 
-// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1). Tokens with none or HS256 are forgeries,
+// localAlgorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1). Tokens with none or HS256 are forgeries,
 // and RS256 is for ID tokens.
-const algorithm = jose.ES256
+const localAlgorithm = jose.ES256
 
 type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// trustedKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without one, by
+// trustedVerificationKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without one, by
 // its type and curve.
-func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
+func trustedVerificationKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
 	}
@@ -615,7 +615,7 @@ func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, er
 		return nil, fmt.Errorf("%w: no public key", errAlgorithm)
 	}
 	key, ok := public.Key.(publicKey)
-	if !ok || !slices.Contains(signaturealg.Of(public.Key), alg) {
+	if !ok || !slices.Contains(signaturealg.ForKey(public.Key), alg) {
 		return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
 	}
 	return key, nil

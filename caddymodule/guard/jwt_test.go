@@ -81,8 +81,8 @@ func TestVerifyUnavailable(t *testing.T) {
 		want   error
 	}{
 		{"keys fail", func(v *Verifier) { v.Keys = &keySet{err: broken} }, broken},
-		{"revocations fail", func(v *Verifier) { v.Revoked = revoked(false, broken) }, broken},
-		{"revocations fail and say no", func(v *Verifier) { v.Revoked = revoked(true, broken) }, broken},
+		{"revocations fail", func(v *Verifier) { v.IsRevoked = revocationResult(false, broken) }, broken},
+		{"revocations fail and say no", func(v *Verifier) { v.IsRevoked = revocationResult(true, broken) }, broken},
 		{"no keys", func(v *Verifier) { v.Keys = nil }, ErrUnavailable},
 		{"no issuer", func(v *Verifier) { v.Issuer = "" }, ErrUnavailable},
 		{"no audience", func(v *Verifier) { v.Audience = "" }, ErrUnavailable},
@@ -100,7 +100,7 @@ func TestVerifyUnavailable(t *testing.T) {
 }
 
 // A verifier without an issuer rejects a token without an issuer.
-func TestVerifyNothingWithNothing(t *testing.T) {
+func TestVerifyWithoutIssuer(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
 	v.Issuer, v.Audience = "", ""
@@ -114,24 +114,24 @@ func TestVerifyRevoked(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
 	asked := ""
-	v.Revoked = func(_ context.Context, jti string) (bool, error) { asked = jti; return jti == "token-2", nil }
+	v.IsRevoked = func(_ context.Context, jti string) (bool, error) { asked = jti; return jti == "token-2", nil }
 	if _, err := v.Verify(t.Context(), mint{}.token(t)); err != nil || asked != "token-1" {
 		t.Errorf("asked for %q, error %v", asked, err)
 	}
-	wantRefused(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevoked)
+	wantRefused(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevokedToken)
 }
 
 // An invalid token does not cause a revocation look-up.
 func TestVerifyRevokedLast(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
-	v.Revoked = func(context.Context, string) (bool, error) { t.Error("asked"); return false, nil }
-	wantRefused(t, v, mint{key: secondKey()}.token(t), ErrSignature)
+	v.IsRevoked = func(context.Context, string) (bool, error) { t.Error("asked"); return false, nil }
+	wantRefused(t, v, mint{key: secondKey()}.token(t), ErrInvalidSignature)
 	wantRefused(t, v, mint{claims: map[string]any{"exp": 1}}.token(t), ErrExpired)
 }
 
-// revoked returns a Revoked with a fixed result.
-func revoked(answer bool, err error) func(context.Context, string) (bool, error) {
+// revocationResult returns a Revoked with a fixed result.
+func revocationResult(answer bool, err error) func(context.Context, string) (bool, error) {
 	return func(context.Context, string) (bool, error) { return answer, err }
 }
 
@@ -150,12 +150,12 @@ func wantError(t *testing.T, err error, status int, code string, want error) *Er
 
 // Verify verifies a token without a [Guard].
 func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
-	return v.policy().verify(ctx, raw)
+	return v.jwtVerifier().verify(ctx, raw)
 }
 
 // Verify verifies a token without a [Guard].
-func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
-	return t.policy().verify(ctx, raw)
+func (t *TrustedVerifier) Verify(ctx context.Context, raw string) (*Token, error) {
+	return t.jwtVerifier().verify(ctx, raw)
 }
 
 func TestVerifyClaims(t *testing.T) {
@@ -176,23 +176,23 @@ func TestVerifyClaims(t *testing.T) {
 		{"empty sub", "sub", "", errMissingClaim},
 		{"no client_id", "client_id", nil, errMissingClaim},
 		{"no jti", "jti", nil, errMissingClaim},
-		{"another iss", "iss", "https://evil.example", errIssuer},
-		{"iss with a slash", "iss", testIssuer + "/", errIssuer},
-		{"iss in another case", "iss", strings.ToUpper(testIssuer), errIssuer},
-		{"another aud", "aud", "demo-app", errAudience},
-		{"aud that begins so", "aud", testAudience + "/Patient", errAudience},
-		{"other auds", "aud", []string{"a", testIssuer}, errAudience},
+		{"another iss", "iss", "https://evil.example", errUnexpectedIssuer},
+		{"iss with a slash", "iss", testIssuer + "/", errUnexpectedIssuer},
+		{"iss in another case", "iss", strings.ToUpper(testIssuer), errUnexpectedIssuer},
+		{"another aud", "aud", "demo-app", errUnexpectedAudience},
+		{"aud that begins so", "aud", testAudience + "/Patient", errUnexpectedAudience},
+		{"other auds", "aud", []string{"a", testIssuer}, errUnexpectedAudience},
 		{"expired", "exp", seconds(-30), ErrExpired},
 		{"expired long ago", "exp", 1, ErrExpired},
 		{"expires before all time", "exp", -1e15, ErrExpired},
 		{"nbf to come", "nbf", seconds(31), errNotYetValid},
-		{"iat to come", "iat", seconds(31), errIssuedAt},
-		{"iat after exp", "exp", seconds(-1), errIssuedAt},
-		{"exp as text", "exp", "4102444800", errMalformed},
-		{"exp beyond all time", "exp", 1e300, errMalformed},
-		{"sub no text", "sub", 1, errMalformed},
-		{"aud no text", "aud", 1, errMalformed},
-		{"scope a list", "scope", []string{"openid"}, errMalformed},
+		{"iat to come", "iat", seconds(31), errInvalidIssuedAt},
+		{"iat after exp", "exp", seconds(-1), errInvalidIssuedAt},
+		{"exp as text", "exp", "4102444800", errMalformedToken},
+		{"exp beyond all time", "exp", 1e300, errMalformedToken},
+		{"sub no text", "sub", 1, errMalformedToken},
+		{"aud no text", "aud", 1, errMalformedToken},
+		{"scope a list", "scope", []string{"openid"}, errMalformedToken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantRefused(t, testVerifier(), mint{claims: map[string]any{test.claim: test.value}}.token(t), test.want)
@@ -239,11 +239,11 @@ func TestVerifyHeader(t *testing.T) {
 		mint mint
 		want error
 	}{
-		{"ID token", header("typ", "JWT"), errType},
-		{"ID token signed RS256", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}, errType},
-		{"no typ", header("typ", nil), errType},
-		{"typ of a logout token", header("typ", "logout+jwt"), errType},
-		{"typ of another application", header("typ", "text/at+jwt"), errType},
+		{"ID token", header("typ", "JWT"), errTokenType},
+		{"ID token signed RS256", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}, errTokenType},
+		{"no typ", header("typ", nil), errTokenType},
+		{"typ of a logout token", header("typ", "logout+jwt"), errTokenType},
+		{"typ of another application", header("typ", "text/at+jwt"), errTokenType},
 		{"HS256 with the public key", mint{alg: jose.HS256, key: public}, errAlgorithm},
 		{"RS256", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"kid": "rsa"}}, errAlgorithm},
 		{"ES384", mint{alg: jose.ES384, key: p384Key(), header: map[jose.HeaderKey]any{"kid": "p384"}}, errAlgorithm},
@@ -256,17 +256,17 @@ func TestVerifyHeader(t *testing.T) {
 		{"no kid", header("kid", nil), ErrUnknownKey},
 		{"empty kid", header("kid", ""), ErrUnknownKey},
 		{"unknown kid", header("kid", "third"), ErrUnknownKey},
-		{"kid of another key", header("kid", "second"), ErrSignature},
-		{"another issuer's key", mint{key: secondKey()}, ErrSignature},
-		{"crit", header("crit", []string{"exp"}), errHeader},
-		{"crit that go-jose knows", mint{header: map[jose.HeaderKey]any{"crit": []string{"b64"}, "b64": true}}, errHeader},
-		{"empty crit", header("crit", []string{}), errHeader},
-		{"its own key in jwk", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jwk": ownKey}}, errHeader},
-		{"its own key in jku", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jku": "https://evil.example/jwks"}}, errHeader},
-		{"its own key in x5u", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5u": "https://evil.example/x509"}}, errHeader},
-		{"its own key in x5c", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5c": []string{}}}, errHeader},
-		{"jwk even of the right key", header("jwk", jose.JSONWebKey{Key: &signingKey().PublicKey}), errHeader},
-		{"typ no text", header("typ", 1), errMalformed},
+		{"kid of another key", header("kid", "second"), ErrInvalidSignature},
+		{"another issuer's key", mint{key: secondKey()}, ErrInvalidSignature},
+		{"crit", header("crit", []string{"exp"}), errHeaderParameter},
+		{"crit that go-jose knows", mint{header: map[jose.HeaderKey]any{"crit": []string{"b64"}, "b64": true}}, errHeaderParameter},
+		{"empty crit", header("crit", []string{}), errHeaderParameter},
+		{"its own key in jwk", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jwk": ownKey}}, errHeaderParameter},
+		{"its own key in jku", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jku": "https://evil.example/jwks"}}, errHeaderParameter},
+		{"its own key in x5u", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5u": "https://evil.example/x509"}}, errHeaderParameter},
+		{"its own key in x5c", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5c": []string{}}}, errHeaderParameter},
+		{"jwk even of the right key", header("jwk", jose.JSONWebKey{Key: &signingKey().PublicKey}), errHeaderParameter},
+		{"typ no text", header("typ", 1), errMalformedToken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantRefused(t, testVerifier(), test.mint.token(t), test.want)
@@ -287,34 +287,34 @@ func TestVerifyMalformed(t *testing.T) {
 		name, token string
 		want        error
 	}{
-		{"nothing", "", errMalformed},
-		{"no JWT", "opaque", errMalformed},
-		{"two parts", parts[0] + "." + parts[1], errMalformed},
-		{"four parts", token + "." + parts[2], errMalformed},
-		{"five parts, as a JWE", token + ".a.b", errMalformed},
+		{"nothing", "", errMalformedToken},
+		{"no JWT", "opaque", errMalformedToken},
+		{"two parts", parts[0] + "." + parts[1], errMalformedToken},
+		{"four parts", token + "." + parts[2], errMalformedToken},
+		{"five parts, as a JWE", token + ".a.b", errMalformedToken},
 		{"alg none", encode([]byte(`{"typ":"at+jwt","alg":"none","kid":"first"}`)) + "." + parts[1] + ".", errAlgorithm},
 		{"alg NonE", encode([]byte(`{"typ":"at+jwt","alg":"NonE","kid":"first"}`)) + "." + parts[1] + ".", errAlgorithm},
 		{"no alg", encode([]byte(`{"typ":"at+jwt","kid":"first"}`)) + "." + parts[1] + "." + parts[2], errAlgorithm},
-		{"two algs", encode([]byte(`{"typ":"at+jwt","alg":"none","alg":"ES256","kid":"first"}`)) + "." + parts[1] + "." + parts[2], errMalformed},
-		{"Alg for alg", encode([]byte(`{"typ":"at+jwt","Alg":"ES256","kid":"first"}`)) + "." + parts[1] + "." + parts[2], errMalformed},
-		{"a claim in two cases", mint{claims: map[string]any{"SUB": "bob"}}.token(t), errMalformed},
-		{"header no object", encode([]byte(`"at+jwt"`)) + "." + parts[1] + "." + parts[2], errMalformed},
-		{"no signature", parts[0] + "." + parts[1] + ".", ErrSignature},
-		{"another's claims", parts[0] + "." + strings.Split(mint{claims: map[string]any{"sub": "bob"}}.token(t), ".")[1] + "." + parts[2], ErrSignature},
-		{"truncated by one", token[:len(token)-1], errMalformed},
-		{"signature truncated by a byte", parts[0] + "." + parts[1] + "." + encode(signature[:63]), ErrSignature},
-		{"signature extended by a byte", parts[0] + "." + parts[1] + "." + encode(append(signature, 0)), ErrSignature},
-		{"extended by one", token + "A", ErrSignature},
-		{"extended by four", token + "AAAA", ErrSignature},
-		{"padded", token + "==", errMalformed},
-		{"last bits changed", lastBitsChanged(token), errMalformed},
-		{"line break within", token[:20] + "\n" + token[20:], errMalformed},
-		{"space before", " " + token, errMalformed},
-		{"JSON serialization", `{"payload":"","signatures":[]}`, errMalformed},
-		{"claims no object", mint{}.sign(t, []byte(`[]`)), errMalformed},
-		{"claims no JSON", mint{}.sign(t, []byte(`{"iss"`)), errMalformed},
-		{"claims twice", mint{}.sign(t, []byte(`{"sub":"alice","sub":"bob"}`)), errMalformed},
-		{"too long", mint{claims: map[string]any{"scope": strings.Repeat("a", maxTokenSize)}}.token(t), errMalformed},
+		{"two algs", encode([]byte(`{"typ":"at+jwt","alg":"none","alg":"ES256","kid":"first"}`)) + "." + parts[1] + "." + parts[2], errMalformedToken},
+		{"Alg for alg", encode([]byte(`{"typ":"at+jwt","Alg":"ES256","kid":"first"}`)) + "." + parts[1] + "." + parts[2], errMalformedToken},
+		{"a claim in two cases", mint{claims: map[string]any{"SUB": "bob"}}.token(t), errMalformedToken},
+		{"header no object", encode([]byte(`"at+jwt"`)) + "." + parts[1] + "." + parts[2], errMalformedToken},
+		{"no signature", parts[0] + "." + parts[1] + ".", ErrInvalidSignature},
+		{"another's claims", parts[0] + "." + strings.Split(mint{claims: map[string]any{"sub": "bob"}}.token(t), ".")[1] + "." + parts[2], ErrInvalidSignature},
+		{"truncated by one", token[:len(token)-1], errMalformedToken},
+		{"signature truncated by a byte", parts[0] + "." + parts[1] + "." + encode(signature[:63]), ErrInvalidSignature},
+		{"signature extended by a byte", parts[0] + "." + parts[1] + "." + encode(append(signature, 0)), ErrInvalidSignature},
+		{"extended by one", token + "A", ErrInvalidSignature},
+		{"extended by four", token + "AAAA", ErrInvalidSignature},
+		{"padded", token + "==", errMalformedToken},
+		{"last bits changed", lastBitsChanged(token), errMalformedToken},
+		{"line break within", token[:20] + "\n" + token[20:], errMalformedToken},
+		{"space before", " " + token, errMalformedToken},
+		{"JSON serialization", `{"payload":"","signatures":[]}`, errMalformedToken},
+		{"claims no object", mint{}.sign(t, []byte(`[]`)), errMalformedToken},
+		{"claims no JSON", mint{}.sign(t, []byte(`{"iss"`)), errMalformedToken},
+		{"claims twice", mint{}.sign(t, []byte(`{"sub":"alice","sub":"bob"}`)), errMalformedToken},
+		{"too long", mint{claims: map[string]any{"scope": strings.Repeat("a", maxTokenSize)}}.token(t), errMalformedToken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantRefused(t, testVerifier(), test.token, test.want)
@@ -363,7 +363,7 @@ func TestTrustedIDTokens(t *testing.T) {
 				p.header["typ"] = "JWT"
 			}
 			_, err := p.trusted().Verify(t.Context(), p.token(t, p.id, nil))
-			if !errors.Is(err, errType) && !errors.Is(err, errMissingClaim) {
+			if !errors.Is(err, errTokenType) && !errors.Is(err, errMissingClaim) {
 				t.Errorf("error is %v", err)
 			}
 		})
@@ -380,23 +380,23 @@ func TestTrustedOtherTokens(t *testing.T) {
 		changes map[string]any
 		want    error
 	}{
-		{"nonce", auth0, map[string]any{"nonce": "n"}, errType},
-		{"empty nonce", auth0, map[string]any{"nonce": ""}, errType},
-		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, errType},
-		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, errType},
-		{"at_hash", auth0, map[string]any{"at_hash": "x"}, errType},
-		{"c_hash", auth0, map[string]any{"c_hash": "x"}, errType},
-		{"s_hash", auth0, map[string]any{"s_hash": "x"}, errType},
-		{"at_hash though called Bearer", keycloak, map[string]any{"at_hash": "x"}, errType},
-		{"for its client without scope", auth0, map[string]any{"aud": []string{auth0.audience, "my_client_id"}, "scope": nil}, errType},
-		{"Keycloak's ID token", keycloak, map[string]any{"typ": "ID"}, errType},
-		{"Keycloak's refresh token", keycloak, map[string]any{"typ": "Refresh"}, errType},
-		{"Keycloak's offline token", keycloak, map[string]any{"typ": "Offline"}, errType},
-		{"Keycloak's DPoP token", keycloak, map[string]any{"typ": "DPoP"}, errType},
-		{"Cognito's ID token", auth0, map[string]any{"token_use": "id"}, errType},
-		{"logout token", auth0, map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}, errType},
-		{"bound to a certificate", auth0, map[string]any{"cnf": map[string]any{"x5t#S256": "x"}}, errBound},
-		{"bound by DPoP", keycloak, map[string]any{"cnf": map[string]any{"jkt": "x"}}, errBound},
+		{"nonce", auth0, map[string]any{"nonce": "n"}, errTokenType},
+		{"empty nonce", auth0, map[string]any{"nonce": ""}, errTokenType},
+		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, errTokenType},
+		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, errTokenType},
+		{"at_hash", auth0, map[string]any{"at_hash": "x"}, errTokenType},
+		{"c_hash", auth0, map[string]any{"c_hash": "x"}, errTokenType},
+		{"s_hash", auth0, map[string]any{"s_hash": "x"}, errTokenType},
+		{"at_hash though called Bearer", keycloak, map[string]any{"at_hash": "x"}, errTokenType},
+		{"for its client without scope", auth0, map[string]any{"aud": []string{auth0.audience, "my_client_id"}, "scope": nil}, errTokenType},
+		{"Keycloak's ID token", keycloak, map[string]any{"typ": "ID"}, errTokenType},
+		{"Keycloak's refresh token", keycloak, map[string]any{"typ": "Refresh"}, errTokenType},
+		{"Keycloak's offline token", keycloak, map[string]any{"typ": "Offline"}, errTokenType},
+		{"Keycloak's DPoP token", keycloak, map[string]any{"typ": "DPoP"}, errTokenType},
+		{"Cognito's ID token", auth0, map[string]any{"token_use": "id"}, errTokenType},
+		{"logout token", auth0, map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}, errTokenType},
+		{"bound to a certificate", auth0, map[string]any{"cnf": map[string]any{"x5t#S256": "x"}}, errSenderConstrained},
+		{"bound by DPoP", keycloak, map[string]any{"cnf": map[string]any{"jkt": "x"}}, errSenderConstrained},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantRefused(t, test.p.trusted(), test.p.token(t, test.p.access, test.changes), test.want)
@@ -416,7 +416,7 @@ func TestTrustedClaims(t *testing.T) {
 		{"no iat", map[string]any{"iat": nil}, nil},
 		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
 		{"appid", map[string]any{"azp": nil, "appid": "c"}, nil},
-		{"patient in two cases", map[string]any{"patient": "1", "Patient": "2"}, errMalformed},
+		{"patient in two cases", map[string]any{"patient": "1", "Patient": "2"}, errMalformedToken},
 		{"client twice alike", map[string]any{"client_id": "my_client_id"}, nil},
 		{"audience among others", map[string]any{"aud": []string{p.audience, p.issuer + "userinfo"}}, nil},
 		{"token_use access", map[string]any{"token_use": "access"}, nil},
@@ -432,26 +432,26 @@ func TestTrustedClaims(t *testing.T) {
 		{"empty sub", map[string]any{"sub": ""}, errMissingClaim},
 		{"no client", map[string]any{"azp": nil}, errMissingClaim},
 		{"empty client", map[string]any{"azp": ""}, errMissingClaim},
-		{"two clients", map[string]any{"client_id": "other"}, errMalformed},
-		{"two clients, one in cid", map[string]any{"cid": "other"}, errMalformed},
-		{"two clients, one in appid", map[string]any{"appid": "other"}, errMalformed},
-		{"another iss", map[string]any{"iss": "https://evil.example/"}, errIssuer},
-		{"iss without its slash", map[string]any{"iss": strings.TrimSuffix(p.issuer, "/")}, errIssuer},
-		{"iss in another case", map[string]any{"iss": strings.ToUpper(p.issuer)}, errIssuer},
-		{"our iss", map[string]any{"iss": testIssuer}, errIssuer},
-		{"another aud", map[string]any{"aud": "https://graph.microsoft.com"}, errAudience},
-		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, errAudience},
+		{"two clients", map[string]any{"client_id": "other"}, errMalformedToken},
+		{"two clients, one in cid", map[string]any{"cid": "other"}, errMalformedToken},
+		{"two clients, one in appid", map[string]any{"appid": "other"}, errMalformedToken},
+		{"another iss", map[string]any{"iss": "https://evil.example/"}, errUnexpectedIssuer},
+		{"iss without its slash", map[string]any{"iss": strings.TrimSuffix(p.issuer, "/")}, errUnexpectedIssuer},
+		{"iss in another case", map[string]any{"iss": strings.ToUpper(p.issuer)}, errUnexpectedIssuer},
+		{"our iss", map[string]any{"iss": testIssuer}, errUnexpectedIssuer},
+		{"another aud", map[string]any{"aud": "https://graph.microsoft.com"}, errUnexpectedAudience},
+		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, errUnexpectedAudience},
 		{"expired", map[string]any{"exp": seconds(-30)}, ErrExpired},
 		{"expired, no iat", map[string]any{"exp": seconds(-30), "iat": nil}, ErrExpired},
 		{"nbf to come", map[string]any{"nbf": seconds(31)}, errNotYetValid},
-		{"iat to come", map[string]any{"iat": seconds(31)}, errIssuedAt},
-		{"iat after exp", map[string]any{"exp": seconds(-1)}, errIssuedAt},
-		{"exp as text", map[string]any{"exp": "4102444800"}, errMalformed},
-		{"sub no text", map[string]any{"sub": 1}, errMalformed},
-		{"scope a number", map[string]any{"scope": 1}, errMalformed},
-		{"scope with a line break", map[string]any{"scope": "openid\nsystem/*.rs"}, errMalformed},
-		{"scp a list with a space", map[string]any{"scope": nil, "scp": []string{"a b"}}, errMalformed},
-		{"patient a list", map[string]any{"patient": []string{"1"}}, errMalformed},
+		{"iat to come", map[string]any{"iat": seconds(31)}, errInvalidIssuedAt},
+		{"iat after exp", map[string]any{"exp": seconds(-1)}, errInvalidIssuedAt},
+		{"exp as text", map[string]any{"exp": "4102444800"}, errMalformedToken},
+		{"sub no text", map[string]any{"sub": 1}, errMalformedToken},
+		{"scope a number", map[string]any{"scope": 1}, errMalformedToken},
+		{"scope with a line break", map[string]any{"scope": "openid\nsystem/*.rs"}, errMalformedToken},
+		{"scp a list with a space", map[string]any{"scope": nil, "scp": []string{"a b"}}, errMalformedToken},
+		{"patient a list", map[string]any{"patient": []string{"1"}}, errMalformedToken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			token := p.token(t, p.access, test.changes)
@@ -475,30 +475,30 @@ func TestTrustedHeader(t *testing.T) {
 		token string
 		want  error
 	}{
-		{"typ of a logout token", headed(t, p, "typ", "logout+jwt"), errType},
-		{"typ of a client assertion", headed(t, p, "typ", "client-authentication+jwt"), errType},
-		{"typ of a DPoP proof", headed(t, p, "typ", "dpop+jwt"), errType},
-		{"typ of an introspection response", headed(t, p, "typ", "token-introspection+jwt"), errType},
+		{"typ of a logout token", mintWithHeader(t, p, "typ", "logout+jwt"), errTokenType},
+		{"typ of a client assertion", mintWithHeader(t, p, "typ", "client-authentication+jwt"), errTokenType},
+		{"typ of a DPoP proof", mintWithHeader(t, p, "typ", "dpop+jwt"), errTokenType},
+		{"typ of an introspection response", mintWithHeader(t, p, "typ", "token-introspection+jwt"), errTokenType},
 		{"alg none", unsigned, errAlgorithm},
 		{"HS256 with the public key", mint{
 			alg: jose.HS256, key: rsaKey().N.Bytes(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rs"},
 		}.sign(t, payload), errAlgorithm},
-		{"crit", headed(t, p, "crit", []string{"exp"}), errHeader},
-		{"jku", headed(t, p, "jku", "https://evil.example/jwks"), errHeader},
-		{"x5u", headed(t, p, "x5u", "https://evil.example/x509"), errHeader},
-		{"x5c", headed(t, p, "x5c", []string{}), errHeader},
-		{"jwk", headed(t, p, "jwk", jose.JSONWebKey{Key: &rsaKey().PublicKey}), errHeader},
-		{"no kid", headed(t, p, "kid", nil), ErrUnknownKey},
-		{"unknown kid", headed(t, p, "kid", "first"), ErrUnknownKey},
-		{"truncated", strings.TrimSuffix(p.token(t, p.access, nil), "A")[:300], errMalformed},
-		{"extended", p.token(t, p.access, nil) + "AAAA", ErrSignature},
+		{"crit", mintWithHeader(t, p, "crit", []string{"exp"}), errHeaderParameter},
+		{"jku", mintWithHeader(t, p, "jku", "https://evil.example/jwks"), errHeaderParameter},
+		{"x5u", mintWithHeader(t, p, "x5u", "https://evil.example/x509"), errHeaderParameter},
+		{"x5c", mintWithHeader(t, p, "x5c", []string{}), errHeaderParameter},
+		{"jwk", mintWithHeader(t, p, "jwk", jose.JSONWebKey{Key: &rsaKey().PublicKey}), errHeaderParameter},
+		{"no kid", mintWithHeader(t, p, "kid", nil), ErrUnknownKey},
+		{"unknown kid", mintWithHeader(t, p, "kid", "first"), ErrUnknownKey},
+		{"truncated", strings.TrimSuffix(p.token(t, p.access, nil), "A")[:300], errMalformedToken},
+		{"extended", p.token(t, p.access, nil) + "AAAA", ErrInvalidSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantRefused(t, p.trusted(), test.token, test.want) })
 	}
 }
 
-// headed mints an access token with one changed header parameter.
-func headed(t *testing.T, p provider, name jose.HeaderKey, value any) string {
+// mintWithHeader mints an access token with one changed header parameter.
+func mintWithHeader(t *testing.T, p provider, name jose.HeaderKey, value any) string {
 	t.Helper()
 	m := p.mint()
 	m.header[name] = value
@@ -511,10 +511,10 @@ func TestTrustedNoKid(t *testing.T) {
 	p := providerNamed(t, "Auth0")
 	v := p.trusted()
 	v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"": {Key: &rsaKey().PublicKey}}}
-	if _, err := v.Verify(t.Context(), headed(t, p, "kid", nil)); err != nil {
+	if _, err := v.Verify(t.Context(), mintWithHeader(t, p, "kid", nil)); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, v, headed(t, p, "kid", "rs"), ErrUnknownKey)
+	wantRefused(t, v, mintWithHeader(t, p, "kid", "rs"), ErrUnknownKey)
 }
 
 func TestTrustedUnavailable(t *testing.T) {
@@ -523,13 +523,13 @@ func TestTrustedUnavailable(t *testing.T) {
 	p := providerNamed(t, "Okta")
 	for _, test := range []struct {
 		name   string
-		change func(*Trusted)
+		change func(*TrustedVerifier)
 		want   error
 	}{
-		{"keys fail", func(v *Trusted) { v.Keys = &keySet{err: broken} }, broken},
-		{"no keys", func(v *Trusted) { v.Keys = nil }, ErrUnavailable},
-		{"no issuer", func(v *Trusted) { v.Issuer = "" }, ErrUnavailable},
-		{"no audience", func(v *Trusted) { v.Audience = "" }, ErrUnavailable},
+		{"keys fail", func(v *TrustedVerifier) { v.Keys = &keySet{err: broken} }, broken},
+		{"no keys", func(v *TrustedVerifier) { v.Keys = nil }, ErrUnavailable},
+		{"no issuer", func(v *TrustedVerifier) { v.Issuer = "" }, ErrUnavailable},
+		{"no audience", func(v *TrustedVerifier) { v.Audience = "" }, ErrUnavailable},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := p.trusted()
@@ -547,18 +547,18 @@ func TestTrustedMemory(t *testing.T) {
 		p := providerNamed(t, "Keycloak")
 		keys := providerKeys()
 		v := p.trusted()
-		v.Keys, v.Now, v.Memory = keys, nil, NewMemory(8)
+		v.Keys, v.Now, v.Cache = keys, nil, NewTokenCache(8)
 		token := p.token(t, p.access, map[string]any{"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix()})
 		if _, err := v.Verify(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		id := v.policy().remembranceID(token)
-		known, ok := recalled[*remembrance](v.Memory, id)
+		id := v.jwtVerifier().cacheKey(token)
+		known, ok := getCached[*verifiedJWT](v.Cache, id)
 		if !ok {
 			t.Error("not remembered")
 		}
 		known.token.ID = "remembered"
-		v.Memory.put(id, known, time.Minute)
+		v.Cache.put(id, known, time.Minute)
 		if got, err := v.Verify(t.Context(), token); err != nil || got.ID != "remembered" {
 			t.Errorf("verified anew: %+v, %v", got, err)
 		}
@@ -568,7 +568,7 @@ func TestTrustedMemory(t *testing.T) {
 		wantRefused(t, v, token, ErrUnknownKey)
 		keys.keys = providerKeys().keys
 		time.Sleep(time.Minute + time.Second)
-		if _, ok := v.Memory.get(v.policy().remembranceID(token)); ok {
+		if _, ok := v.Cache.get(v.jwtVerifier().cacheKey(token)); ok {
 			t.Error("remembered after exp")
 		}
 		time.Sleep(defaultLeeway)
@@ -576,13 +576,13 @@ func TestTrustedMemory(t *testing.T) {
 	})
 }
 
-// verifies is the interface of a verifier and a guard.
-type verifies interface {
+// tokenVerifier is the interface of a verifier and a guard.
+type tokenVerifier interface {
 	Verify(ctx context.Context, raw string) (*Token, error)
 }
 
 // wantRefused checks that v rejects a token with 401 invalid_token.
-func wantRefused(t *testing.T, v verifies, token string, want error) {
+func wantRefused(t *testing.T, v tokenVerifier, token string, want error) {
 	t.Helper()
 	got, err := v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusUnauthorized, "invalid_token", want)
@@ -645,7 +645,7 @@ func TestTrustedKeyRefused(t *testing.T) {
 		{"an empty RSA key", jose.JSONWebKey{Key: &rsa.PublicKey{}}, jose.RS256},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if key, err := trustedKey(test.jwk, test.alg); !errors.Is(err, errAlgorithm) || key != nil {
+			if key, err := trustedVerificationKey(test.jwk, test.alg); !errors.Is(err, errAlgorithm) || key != nil {
 				t.Errorf("got %v, %v", key, err)
 			}
 		})

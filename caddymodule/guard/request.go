@@ -11,7 +11,7 @@ import (
 )
 
 // CheckPath rejects a request with a path that the FHIR server could interpret as another path, since the access decision must be
-// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path (R4
+// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path (R4
 // §3.1.0.1) needs:
 //
 //   - dot segments and empty segments, which some servers remove;
@@ -23,23 +23,23 @@ import (
 // TRACE and CONNECT are rejected with 405: TRACE returns our own headers, CONNECT is for proxies.
 func CheckPath(r *http.Request, base string) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
-		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrPath, r.Method)}
+		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrAmbiguousPath, r.Method)}
 	}
 	path := r.URL.Path
 	switch {
-	case !utf8.ValidString(path), ambiguous(path), encodedSlash(r.URL):
-		return badRequest("The path holds a character that servers read differently.", ErrPath)
+	case !utf8.ValidString(path), isAmbiguous(path), hasEncodedSlash(r.URL):
+		return badRequest("The path holds a character that servers read differently.", ErrAmbiguousPath)
 	case hasEmptyOrDots(path):
-		return badRequest("The path holds an empty or a dot segment.", ErrPath)
+		return badRequest("The path holds an empty or a dot segment.", ErrAmbiguousPath)
 	case len(path) >= len(base) && path[:len(base)] != base && strings.EqualFold(path[:len(base)], base):
-		return badRequest("The path is written in other letters than the FHIR base.", ErrPath)
+		return badRequest("The path is written in other letters than the FHIR base.", ErrAmbiguousPath)
 	}
 	return nil
 }
 
-// ambiguous reports whether a decoded path contains one of these characters. A percent sign was encoded, and would begin an
+// isAmbiguous reports whether a decoded path contains one of these characters. A percent sign was encoded, and would begin an
 // escape if the path were decoded again.
-func ambiguous(path string) bool {
+func isAmbiguous(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
 			return true
@@ -48,9 +48,9 @@ func ambiguous(path string) bool {
 	return false
 }
 
-// encodedSlash reports whether the path contains %2F: some servers treat it as part of a segment, others as a separator. A
+// hasEncodedSlash reports whether the path contains %2F: some servers treat it as part of a segment, others as a separator. A
 // URL without escapes has no RawPath.
-func encodedSlash(u *url.URL) bool {
+func hasEncodedSlash(u *url.URL) bool {
 	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
@@ -77,19 +77,19 @@ const forwardFHIR = "fhir"
 // IdentityHeaders contains the rules for request headers that a client must not send. Names are case-insensitive, with _
 // and . equal to -, since CGI and its successors map X-User and X_User to the same variable (CVE-2025-64484).
 type IdentityHeaders struct {
-	removed   headerNames
-	usual     headerNames
-	forwarded headerNames
-	hopByHop  headerNames
-	known     map[string]headerRule // cached rules of common headers by canonical name
+	removed     headerNames
+	defaults    headerNames
+	forwarded   headerNames
+	hopByHop    headerNames
+	cachedRules map[string]headerRule // cached rules of common headers by canonical name
 }
 
 type headerRule uint8
 
 const (
-	headerPasses headerRule = iota
-	headerPassesByProxy
-	headerIsRemoved
+	headerForwarded headerRule = iota
+	headerForwardedFromProxy
+	headerRemoved
 )
 
 // NewIdentityHeaders returns the rules that remove the usual identity headers and the given headers, for example a header in
@@ -104,15 +104,15 @@ func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 		forwarded = slices.Replace(slices.Clone(forwarded), i, i+1, fhirHeaders...)
 	}
 	h := &IdentityHeaders{
-		removed: newHeaderNames(removed), usual: newHeaderNames(defaultIdentityHeaders),
-		forwarded: newHeaderNames(forwarded),
-		hopByHop:  newHeaderNames(slices.Concat(defaultIdentityHeaders, hopByHopTargets, removed)),
-		known:     map[string]headerRule{},
+		removed: newHeaderNames(removed), defaults: newHeaderNames(defaultIdentityHeaders),
+		forwarded:   newHeaderNames(forwarded),
+		hopByHop:    newHeaderNames(slices.Concat(defaultIdentityHeaders, hopByHopTargets, removed)),
+		cachedRules: map[string]headerRule{},
 	}
-	often := newHeaderNames(slices.Concat(forwarded, fhirHeaders, browserHeaders))
-	for _, set := range []headerNames{often, addressHeaders, caddyHeaders, messageHeaders, h.usual} {
+	common := newHeaderNames(slices.Concat(forwarded, fhirHeaders, browserHeaders))
+	for _, set := range []headerNames{common, addressHeaders, caddyHeaders, messageHeaders, h.defaults} {
 		for name := range set.exact {
-			h.known[http.CanonicalHeaderKey(name)] = h.rule([]byte(name))
+			h.cachedRules[http.CanonicalHeaderKey(name)] = h.rule([]byte(name))
 		}
 	}
 	return h
@@ -121,18 +121,18 @@ func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 // rule returns the rule for a header with this folded name.
 func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	switch {
-	case i.removed.hasFolded(folded):
-		return headerIsRemoved
-	case caddyHeaders.hasFolded(folded):
-		return headerPasses
-	case addressHeaders.hasFolded(folded):
-		return headerPassesByProxy
-	case messageHeaders.hasFolded(folded), i.forwarded.hasExactly(folded):
-		return headerPasses
-	case i.usual.hasFolded(folded), !i.forwarded.hasFolded(folded):
-		return headerIsRemoved
+	case i.removed.matchesFolded(folded):
+		return headerRemoved
+	case caddyHeaders.matchesFolded(folded):
+		return headerForwarded
+	case addressHeaders.matchesFolded(folded):
+		return headerForwardedFromProxy
+	case messageHeaders.matchesFolded(folded), i.forwarded.hasExactly(folded):
+		return headerForwarded
+	case i.defaults.matchesFolded(folded), !i.forwarded.matchesFolded(folded):
+		return headerRemoved
 	}
-	return headerPasses
+	return headerForwarded
 }
 
 // Strip removes the identity headers from h, in any number and spelling. It also removes the headers with the client's
@@ -141,11 +141,11 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	var buffer [64]byte
 	for name := range h {
-		rule, known := i.known[name]
-		if !known {
+		rule, isCached := i.cachedRules[name]
+		if !isCached {
 			rule = i.rule(appendFolded(buffer[:0], name))
 		}
-		if rule == headerIsRemoved || rule == headerPassesByProxy && !byTrustedProxy {
+		if rule == headerRemoved || rule == headerForwardedFromProxy && !byTrustedProxy {
 			delete(h, name)
 		}
 	}
@@ -204,7 +204,7 @@ func CheckHeaderPattern(text string) error {
 // has reports whether the set contains a name in any spelling.
 func (n headerNames) has(name string) bool {
 	var buffer [64]byte
-	return n.hasFolded(appendFolded(buffer[:0], name))
+	return n.matchesFolded(appendFolded(buffer[:0], name))
 }
 
 // hasExactly reports whether the set contains a folded name in full.
@@ -213,8 +213,8 @@ func (n headerNames) hasExactly(folded []byte) bool {
 	return ok
 }
 
-// hasFolded reports whether the set contains a folded name or a pattern that matches it.
-func (n headerNames) hasFolded(folded []byte) bool {
+// matchesFolded reports whether the set contains a folded name or a pattern that matches it.
+func (n headerNames) matchesFolded(folded []byte) bool {
 	if n.hasExactly(folded) {
 		return true
 	}
@@ -360,17 +360,17 @@ func StripCookies(h http.Header, prefix string) {
 	if len(lines) == 0 {
 		return
 	}
-	var kept []string
+	var remaining []string
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			if pair = strings.TrimSpace(pair); pair != "" && !strings.HasPrefix(pair, prefix) {
-				kept = append(kept, pair)
+				remaining = append(remaining, pair)
 			}
 		}
 	}
 	h.Del("Cookie")
-	if len(kept) > 0 {
-		h.Set("Cookie", strings.Join(kept, "; "))
+	if len(remaining) > 0 {
+		h.Set("Cookie", strings.Join(remaining, "; "))
 	}
 }
 
@@ -378,8 +378,8 @@ func StripCookies(h http.Header, prefix string) {
 // bypasses the guard, and with cleartext HTTP/2 (h2c) that includes whole requests. WebSocket, which FHIR subscriptions use
 // and which carries no requests, may stay if a token was verified.
 func StripUpgrade(h http.Header, webSocket bool) {
-	asked := h["Upgrade"] // canonical spelling of net/http; Header.Get would canonicalize at a cost
-	if webSocket && len(asked) == 1 && strings.EqualFold(asked[0], "websocket") {
+	protocols := h["Upgrade"] // canonical spelling of net/http; Header.Get would canonicalize at a cost
+	if webSocket && len(protocols) == 1 && strings.EqualFold(protocols[0], "websocket") {
 		return
 	}
 	delete(h, "Upgrade")
@@ -398,25 +398,25 @@ const maxTokenSize = 8 << 10
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
 		return "", badRequest("The access token must not be sent in the query.",
-			fmt.Errorf("%w: access_token in the query", errRequest))
+			fmt.Errorf("%w: access_token in the query", errInvalidRequest))
 	}
 	credentials := r.Header["Authorization"]
 	if len(credentials) == 0 {
-		return "", noToken(ErrNoToken)
+		return "", missingToken(ErrNoToken)
 	}
 	if len(credentials) > 1 {
 		// The next server could use the other header.
 		return "", badRequest("The Authorization header must be sent once.",
-			fmt.Errorf("%w: %d Authorization headers", errRequest, len(credentials)))
+			fmt.Errorf("%w: %d Authorization headers", errInvalidRequest, len(credentials)))
 	}
 	scheme, token, _ := strings.Cut(credentials[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", noToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
+		return "", missingToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
 	}
 	token = strings.Trim(token, " ")
 	if len(token) > maxTokenSize || !isB64Token(token) {
 		return "", badRequest("The Authorization header must hold one bearer token.",
-			fmt.Errorf("%w: not one b64token of at most %d bytes", errRequest, maxTokenSize))
+			fmt.Errorf("%w: not one b64token of at most %d bytes", errInvalidRequest, maxTokenSize))
 	}
 	return token, nil
 }
@@ -426,15 +426,15 @@ func Bearer(r *http.Request) (string, error) {
 //	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
-	var foreign byte // no branch per character: tokens are long
+	var invalid byte // no branch per character: tokens are long
 	for i := range len(s) {
-		foreign |= notB64[s[i]]
+		invalid |= nonB64Characters[s[i]]
 	}
-	return s != "" && foreign == 0
+	return s != "" && invalid == 0
 }
 
-// notB64 is 1 for all characters that a b64token cannot contain before its trailing =.
-var notB64 = func() (not [256]byte) {
+// nonB64Characters is 1 for all characters that a b64token cannot contain before its trailing =.
+var nonB64Characters = func() (not [256]byte) {
 	for i := range not {
 		not[i] = 1
 	}

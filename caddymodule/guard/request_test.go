@@ -45,7 +45,7 @@ func TestCheckPath(t *testing.T) {
 	for _, tt := range tests {
 		r := httptest.NewRequest(http.MethodGet, "http://x"+tt.target, nil)
 		err := CheckPath(r, "/fhir/R4")
-		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrPath) {
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrAmbiguousPath) {
 			t.Errorf("%s: %v", tt.target, err)
 		}
 	}
@@ -338,7 +338,7 @@ func TestBearerRefused(t *testing.T) {
 			got, err := Bearer(request(test.url, test.headers...))
 			code, want := "", ErrNoToken
 			if test.status == 400 {
-				code, want = "invalid_request", errRequest
+				code, want = "invalid_request", errInvalidRequest
 			}
 			wantError(t, err, test.status, code, want)
 			if got != "" {
@@ -370,7 +370,7 @@ func request(target string, authorization ...string) *http.Request {
 // FuzzBearer fuzzes headers and queries up to a Token. Only the minted token may be accepted.
 func FuzzBearer(f *testing.F) {
 	v := testVerifier()
-	v.Memory = NewMemory(8)
+	v.Cache = NewTokenCache(8)
 	token := mint{}.token(f)
 	f.Add("Bearer "+token, "")
 	f.Add("bearer "+token, "name=a")

@@ -16,8 +16,8 @@ func IsPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// Peer returns the remote address of a request's connection, without the port.
-func Peer(r *http.Request) string {
+// PeerIP returns the remote address of a request's connection, without the port.
+func PeerIP(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

@@ -20,7 +20,7 @@ func TestIsLoopback(t *testing.T) {
 func TestPeer(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{"192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::1", "@": "@"} {
-		if got := Peer(&http.Request{RemoteAddr: address}); got != want {
+		if got := PeerIP(&http.Request{RemoteAddr: address}); got != want {
 			t.Errorf("%q: %q", address, got)
 		}
 	}

@@ -28,7 +28,7 @@ func (e *UnlistedError) Error() string {
 func Grant(requested, allowed []string) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	for _, scope := range requested {
-		parts := grantOne(scope, allowed, list)
+		parts := grantScope(scope, allowed, list)
 		if len(parts) == 0 {
 			return nil, &UnlistedError{Scope: scope}
 		}
@@ -37,27 +37,27 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 	return granted, nil
 }
 
-// GrantInPart is [Grant], but drops SMART scopes that cannot be granted (RFC 6749 §3.3) and, with ignoreUnknown, unlisted
+// GrantPartially is [Grant], but drops SMART scopes that cannot be granted (RFC 6749 §3.3) and, with ignoreUnknown, unlisted
 // scopes that SMART does not define. It fails with an [UnlistedError] if no scope remains, or if a scope is a malformed SMART
 // scope.
-func GrantInPart(requested, allowed []string, ignoreUnknown bool) (granted []string, err error) {
+func GrantPartially(requested, allowed []string, ignoreUnknown bool) (granted []string, err error) {
 	list := resourceScopes(allowed)
-	var left error
+	var firstErr error
 	for _, scope := range requested {
-		parts := grantOne(scope, allowed, list)
-		if asked, ok := ParseResourceScope(scope); ok && len(parts) == 0 {
-			parts = intersections(asked, list)
+		parts := grantScope(scope, allowed, list)
+		if requested, ok := ParseResourceScope(scope); ok && len(parts) == 0 {
+			parts = intersections(requested, list)
 		}
 		granted = appendNew(granted, parts)
 		if len(parts) > 0 {
 			continue
 		}
-		if left = (&UnlistedError{Scope: scope}); isMalformed(scope) || !ignoreUnknown && !IsDefined(scope) {
-			return nil, left
+		if firstErr = (&UnlistedError{Scope: scope}); isMalformed(scope) || !ignoreUnknown && !IsDefined(scope) {
+			return nil, firstErr
 		}
 	}
 	if len(granted) == 0 {
-		return nil, left
+		return nil, firstErr
 	}
 	return granted, nil
 }
@@ -71,27 +71,27 @@ func appendNew(granted, parts []string) []string {
 	return granted
 }
 
-// grantOne returns the grant for one requested scope; empty means rejected.
-func grantOne(scope string, allowed []string, list []ResourceScope) []string {
-	if slices.Contains(allowed, scope) || slices.Contains(allowed, withoutRole(scope)) {
+// grantScope returns the grant for one requested scope; empty means rejected.
+func grantScope(scope string, allowed []string, list []ResourceScope) []string {
+	if slices.Contains(allowed, scope) || slices.Contains(allowed, removeRole(scope)) {
 		return []string{scope}
 	}
-	asked, ok := ParseResourceScope(scope)
+	requested, ok := ParseResourceScope(scope)
 	if !ok {
 		return nil
 	}
-	if covered(asked, list) {
+	if isCovered(requested, list) {
 		return []string{scope}
 	}
-	if asked.Type != AnyType && !isWildcardV1(asked) {
+	if requested.Type != AnyType && !isWildcardV1(requested) {
 		return nil
 	}
-	return intersections(asked, list)
+	return intersections(requested, list)
 }
 
-// withoutRole removes the role from a scope for launch context: launch/questionnaire?role=https://example.org/role becomes
+// removeRole removes the role from a scope for launch context: launch/questionnaire?role=https://example.org/role becomes
 // launch/questionnaire (SMART App Launch 2.2, "fhirContext"). Other scopes are returned unchanged.
-func withoutRole(scope string) string {
+func removeRole(scope string) string {
 	if context, role, ok := strings.Cut(scope, "?role="); ok && strings.HasPrefix(context, "launch/") && role != "" {
 		return context
 	}
@@ -108,39 +108,39 @@ func resourceScopes(scopes []string) []ResourceScope {
 	return list
 }
 
-// covered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes equal .rs.
-func covered(asked ResourceScope, list []ResourceScope) bool {
-	var have Permission
+// isCovered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes equal .rs.
+func isCovered(requested ResourceScope, list []ResourceScope) bool {
+	var permissions Permission
 	for _, listed := range list {
-		if listed.reaches(asked) {
-			have |= listed.Permission
+		if listed.includesResources(requested) {
+			permissions |= listed.Permission
 		}
 	}
-	return have&asked.Permission == asked.Permission
+	return permissions&requested.Permission == requested.Permission
 }
 
 // isWildcardV1 reports whether the permission was written as *. The cruds of SMART 2 names each permission, so it is not
 // reduced to a part.
 func isWildcardV1(s ResourceScope) bool {
-	return s.V1 && s.Permission == permissionsV1["*"]
+	return s.IsV1 && s.Permission == permissionsV1["*"]
 }
 
 // intersections returns the parts of asked that the list covers, in the order of the list, without those that other parts
 // cover.
-func intersections(asked ResourceScope, list []ResourceScope) []string {
+func intersections(requested ResourceScope, list []ResourceScope) []string {
 	var parts []ResourceScope
 	for _, listed := range list {
-		if part, ok := intersect(asked, listed); ok {
+		if part, ok := intersect(requested, listed); ok {
 			parts = addPart(parts, part)
 		}
 	}
 	var granted []string
 	for i, part := range parts {
-		if others := slices.Delete(slices.Clone(parts), i, i+1); covered(part, others) {
+		if others := slices.Delete(slices.Clone(parts), i, i+1); isCovered(part, others) {
 			continue
 		}
 		if _, ok := part.Permission.wordV1(); ok && part.Query == "" {
-			part.V1 = asked.V1
+			part.IsV1 = requested.IsV1
 		}
 		granted = append(granted, part.String())
 	}
@@ -160,13 +160,13 @@ func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 
 // intersect returns the intersection of two scopes, in the letters of SMART 2. Two different queries have none: it would be a
 // scope that neither side has written.
-func intersect(a, b ResourceScope) (both ResourceScope, ok bool) {
-	both = ResourceScope{Level: a.Level, Type: a.Type, Query: a.Query, Permission: a.Permission & b.Permission}
+func intersect(a, b ResourceScope) (intersection ResourceScope, ok bool) {
+	intersection = ResourceScope{Level: a.Level, Type: a.Type, Query: a.Query, Permission: a.Permission & b.Permission}
 	if a.Type == AnyType {
-		both.Type = b.Type
+		intersection.Type = b.Type
 	}
 	if a.Query == "" {
-		both.Query = b.Query
+		intersection.Query = b.Query
 	}
-	return both, both.Permission != 0 && a.reaches(both) && b.reaches(both)
+	return intersection, intersection.Permission != 0 && a.includesResources(intersection) && b.includesResources(intersection)
 }

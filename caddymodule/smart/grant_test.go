@@ -103,7 +103,7 @@ func TestGrantProperty(t *testing.T) {
 	}
 	for range draws {
 		requested, allowed := randomScopes(random, 2), randomScopes(random, 4)
-		checkInPart(t, requested, allowed)
+		checkPartialGrant(t, requested, allowed)
 		got, err := Grant(requested, allowed)
 		if err != nil {
 			refused++
@@ -111,8 +111,8 @@ func TestGrantProperty(t *testing.T) {
 			continue
 		}
 		granted++
-		list, asked := deeds(allowed...), deeds(requested...)
-		for deed := range deeds(got...) {
+		list, asked := permittedActions(allowed...), permittedActions(requested...)
+		for deed := range permittedActions(got...) {
 			if !list[deed] || !asked[deed] {
 				t.Fatalf("%q of %q with the list %q: %+v is too much", got, requested, allowed, deed)
 			}
@@ -124,12 +124,12 @@ func TestGrantProperty(t *testing.T) {
 	}
 }
 
-// checkInPart checks that a request granted in part gets its intersection with the list, and is rejected only if that is empty.
-func checkInPart(t *testing.T, requested, allowed []string) {
+// checkPartialGrant checks that a request granted in part gets its intersection with the list, and is rejected only if that is empty.
+func checkPartialGrant(t *testing.T, requested, allowed []string) {
 	t.Helper()
-	got, err := GrantInPart(requested, allowed, false)
-	list, asked := deeds(allowed...), deeds(requested...)
-	for deed := range deeds(got...) {
+	got, err := GrantPartially(requested, allowed, false)
+	list, asked := permittedActions(allowed...), permittedActions(requested...)
+	for deed := range permittedActions(got...) {
 		if !list[deed] || !asked[deed] {
 			t.Fatalf("%q of %q with the list %q: %+v is too much", got, requested, allowed, deed)
 		}
@@ -143,8 +143,8 @@ func checkInPart(t *testing.T, requested, allowed []string) {
 // checkRefusal checks that a rejection has a cause: a scope that the list does not cover.
 func checkRefusal(t *testing.T, requested, allowed []string) {
 	t.Helper()
-	list := deeds(allowed...)
-	for deed := range deeds(requested...) {
+	list := permittedActions(allowed...)
+	for deed := range permittedActions(requested...) {
 		if !list[deed] {
 			return
 		}
@@ -162,8 +162,8 @@ func checkNothingLost(t *testing.T, requested, allowed, granted []string) {
 	if strings.Contains(strings.Join(slices.Concat(requested, allowed), " "), "?") {
 		return
 	}
-	list, got := deeds(allowed...), deeds(granted...)
-	for deed := range deeds(requested...) {
+	list, got := permittedActions(allowed...), permittedActions(granted...)
+	for deed := range permittedActions(requested...) {
 		if list[deed] && !got[deed] {
 			t.Fatalf("%q of %q with the list %q: %+v is missing", granted, requested, allowed, deed)
 		}
@@ -186,22 +186,22 @@ func randomScopes(random *rand.Rand, n int) []string {
 	return scopes
 }
 
-// deed is one interaction with one resource, which matches the query a=1, or b=1, or both, or neither.
-type deed struct {
+// action is one interaction with one resource, which matches the query a=1, or b=1, or both, or neither.
+type action struct {
 	level, typ string
 	permission Permission
 	a, b       bool
 }
 
-// deeds returns the set of interactions that scopes permit. It parses them independently of the tested code.
-func deeds(scopes ...string) map[deed]bool {
-	set := make(map[deed]bool)
+// permittedActions returns the set of interactions that scopes permit. It parses them independently of the tested code.
+func permittedActions(scopes ...string) map[action]bool {
+	set := make(map[action]bool)
 	for _, scope := range scopes {
 		scope, query, _ := strings.Cut(scope, "?")
 		level, rest, _ := strings.Cut(scope, "/")
 		typ, letters, _ := strings.Cut(rest, ".")
 		letters = strings.NewReplacer("read", "rs", "write", "cud", "*", "cruds").Replace(letters)
-		for _, d := range world() {
+		for _, d := range allActions() {
 			if d.level == level && (typ == "*" || d.typ == typ) && strings.Contains(letters, d.permission.String()) &&
 				(query == "" || query == "a=1" && d.a || query == "b=1" && d.b) {
 				set[d] = true
@@ -211,14 +211,14 @@ func deeds(scopes ...string) map[deed]bool {
 	return set
 }
 
-// world returns all interactions. Lipid represents the types that no scope names.
-func world() []deed {
-	var world []deed
+// allActions returns all interactions. Lipid represents the types that no scope names.
+func allActions() []action {
+	var world []action
 	for _, level := range []string{"user", "system"} {
 		for _, typ := range []string{"Patient", "Observation", "Lipid"} {
 			for p := Create; p <= Search; p <<= 1 {
 				for i := range 4 {
-					world = append(world, deed{level, typ, p, i&1 != 0, i&2 != 0})
+					world = append(world, action{level, typ, p, i&1 != 0, i&2 != 0})
 				}
 			}
 		}

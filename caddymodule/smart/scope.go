@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// errMalformed means that a scope string violates the grammar of RFC 6749 §3.3. The OAuth error is invalid_scope.
-var errMalformed = errors.New("malformed scope")
+// errMalformedScope means that a scope string violates the grammar of RFC 6749 §3.3. The OAuth error is invalid_scope.
+var errMalformedScope = errors.New("malformed scope")
 
 // ParseScopes splits the value of a scope parameter into its scopes, in order and without duplicates. The grammar is that of
 // RFC 6749 §3.3,
@@ -30,7 +30,7 @@ func ParseScopes(s string) ([]string, error) {
 	seen := make(map[string]bool, len(tokens))
 	for i, token := range tokens {
 		if !IsScopeToken(token) {
-			return nil, fmt.Errorf("%w: scope number %d", errMalformed, i+1)
+			return nil, fmt.Errorf("%w: scope number %d", errMalformedScope, i+1)
 		}
 		if !seen[token] {
 			seen[token] = true
@@ -81,8 +81,8 @@ type ResourceScope struct {
 	// Query is the search that narrows the scope, as written after the question mark; empty without a question mark. SMART 1 has no
 	// queries. [ResourceScope.Constraint] parses it.
 	Query string
-	// V1 is true if the permission is written as a word of SMART 1: read, write or *.
-	V1 bool
+	// IsV1 is true if the permission is written as a word of SMART 1: read, write or *.
+	IsV1 bool
 }
 
 // ParseResourceScope parses a resource scope; ok is false for any other scope, even a slightly malformed one. The grammar is
@@ -107,12 +107,12 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	if !ok || !isType(typ) {
 		return ResourceScope{}, false
 	}
-	if _, sound := parseConstraint(query); hasQuery && !sound {
+	if _, isValid := parseConstraint(query); hasQuery && !isValid {
 		return ResourceScope{}, false
 	}
 	scope = ResourceScope{Level: level, Type: typ, Query: query}
-	scope.Permission, scope.V1 = permissionsV1[permission]
-	if scope.V1 {
+	scope.Permission, scope.IsV1 = permissionsV1[permission]
+	if scope.IsV1 {
 		return scope, !hasQuery
 	}
 	scope.Permission, ok = parsePermission(permission)
@@ -122,21 +122,21 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 // String returns the scope in its version of SMART.
 func (s ResourceScope) String() string {
 	permission := s.Permission.String()
-	if s.V1 {
+	if s.IsV1 {
 		if word, ok := s.Permission.wordV1(); ok {
 			permission = word
 		}
 	}
-	written := s.Level + "/" + s.Type + "." + permission
+	formatted := s.Level + "/" + s.Type + "." + permission
 	if s.Query != "" {
-		written += "?" + s.Query
+		formatted += "?" + s.Query
 	}
-	return written
+	return formatted
 }
 
-// reaches reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers all queries,
+// includesResources reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers all queries,
 // and one with a query only the same query: whether one search is narrower than another is not evaluated.
-func (s ResourceScope) reaches(o ResourceScope) bool {
+func (s ResourceScope) includesResources(o ResourceScope) bool {
 	return s.Level == o.Level &&
 		(s.Type == AnyType || s.Type == o.Type) &&
 		(s.Query == "" || s.Query == o.Query)
@@ -178,8 +178,8 @@ const (
 	Search
 )
 
-// letters are the permissions' letters, lowest bit first.
-const letters = "cruds"
+// permissionLetters are the permissions' letters, lowest bit first.
+const permissionLetters = "cruds"
 
 // permissionsV1 are the words of SMART App Launch 1 and their meaning in version 2 ("Scopes for requesting FHIR Resources",
 // backwards compatibility).
@@ -189,19 +189,19 @@ var permissionsV1 = map[string]Permission{
 	"*":     Create | Read | Update | Delete | Search,
 }
 
-// permissionWords are words of HL7 Europe's API for two permissions.
-var permissionWords = map[string]Permission{"create": Create, "search": Search}
+// europeanPermissions are words of HL7 Europe's API for two permissions.
+var europeanPermissions = map[string]Permission{"create": Create, "search": Search}
 
 // parsePermission parses c?r?u?d?s? with at least one letter, in this order because the specification declares other orders
-// invalid, or one of permissionWords.
+// invalid, or one of europeanPermissions.
 func parsePermission(s string) (Permission, bool) {
-	if p, ok := permissionWords[s]; ok {
+	if p, ok := europeanPermissions[s]; ok {
 		return p, true
 	}
 	var p Permission
 	next := 0
 	for i := range len(s) {
-		at := strings.IndexByte(letters[next:], s[i])
+		at := strings.IndexByte(permissionLetters[next:], s[i])
 		if at < 0 {
 			return 0, false
 		}
@@ -224,9 +224,9 @@ func (p Permission) wordV1() (word string, ok bool) {
 // String returns p in the letters of SMART 2, such as "rs".
 func (p Permission) String() string {
 	var b strings.Builder
-	for i := range len(letters) {
+	for i := range len(permissionLetters) {
 		if p&(1<<i) != 0 {
-			b.WriteByte(letters[i])
+			b.WriteByte(permissionLetters[i])
 		}
 	}
 	return b.String()
@@ -304,8 +304,8 @@ func hasEmptyAlternative(value string) bool {
 	return length == 0
 }
 
-// errParameters means that servers could interpret a query differently.
-var errParameters = errors.New("ambiguous parameters")
+// errAmbiguousParameters means that servers could interpret a query differently.
+var errAmbiguousParameters = errors.New("ambiguous parameters")
 
 // Parameter is a condition of a search, such as category=laboratory.
 type Parameter struct {
@@ -315,11 +315,11 @@ type Parameter struct {
 	Value string
 }
 
-// inNames are the characters of parameter names.
-const inNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
+// nameCharacters are the characters of parameter names.
+const nameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
-// usualParameters is the usual maximum number of parameters.
-const usualParameters = 16
+// typicalParameters is the usual maximum number of parameters.
+const typicalParameters = 16
 
 // ParseParameters parses a query, or a form of the same syntax, in order. A name may be repeated, which means in a search that
 // all conditions must hold. A parameter without an equals sign has an empty value, a plus sign is a space, and empty pairs are
@@ -334,21 +334,21 @@ const usualParameters = 16
 func ParseParameters(query string) ([]Parameter, error) {
 	var list []Parameter
 	if query != "" {
-		list = make([]Parameter, 0, min(strings.Count(query, "&")+1, usualParameters))
+		list = make([]Parameter, 0, min(strings.Count(query, "&")+1, typicalParameters))
 	}
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(pair, "=")
-		name, err := decode(name)
-		if err == nil && (name == "" || strings.Trim(name, inNames) != "") {
-			err = fmt.Errorf("%w: a name", errParameters)
+		name, err := decodePercent(name)
+		if err == nil && (name == "" || strings.Trim(name, nameCharacters) != "") {
+			err = fmt.Errorf("%w: a name", errAmbiguousParameters)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if value, err = decode(value); err != nil {
+		if value, err = decodePercent(value); err != nil {
 			return nil, err
 		}
 		list = append(list, Parameter{Name: name, Value: value})
@@ -356,13 +356,13 @@ func ParseParameters(query string) ([]Parameter, error) {
 	return list, nil
 }
 
-// decode decodes the percent-encoding of a name or value.
-func decode(s string) (string, error) {
+// decodePercent decodes the percent-encoding of a name or value.
+func decodePercent(s string) (string, error) {
 	escaped := false
 	for i := range len(s) {
 		c := s[i]
 		if c <= ' ' || c > '~' || c == ';' || c == '#' {
-			return "", fmt.Errorf("%w: a character", errParameters)
+			return "", fmt.Errorf("%w: a character", errAmbiguousParameters)
 		}
 		escaped = escaped || c == '%' || c == '+'
 	}
@@ -371,7 +371,7 @@ func decode(s string) (string, error) {
 	}
 	decoded, err := url.QueryUnescape(s)
 	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {
-		return "", fmt.Errorf("%w: an escape", errParameters)
+		return "", fmt.Errorf("%w: an escape", errAmbiguousParameters)
 	}
 	return decoded, nil
 }

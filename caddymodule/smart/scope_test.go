@@ -50,7 +50,7 @@ func TestParseScopesMalformed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseScopes(test.in)
-			if !errors.Is(err, errMalformed) || got != nil {
+			if !errors.Is(err, errMalformedScope) || got != nil {
 				t.Errorf("got %q, %v, want errMalformed", got, err)
 			}
 		})
@@ -64,7 +64,7 @@ func FuzzParseScopes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		scopes, err := ParseScopes(in)
 		if err != nil {
-			if !errors.Is(err, errMalformed) || len(scopes) > 0 {
+			if !errors.Is(err, errMalformedScope) || len(scopes) > 0 {
 				t.Fatalf("%q: %q, %v", in, scopes, err)
 			}
 			return
@@ -103,9 +103,9 @@ func TestParseResourceScope(t *testing.T) {
 		{"system/Patient.d", ResourceScope{Level: "system", Type: "Patient", Permission: Delete}},
 		{"system/Patient.s", ResourceScope{Level: "system", Type: "Patient", Permission: Search}},
 		{"user/Patient.cs", ResourceScope{Level: "user", Type: "Patient", Permission: Create | Search}},
-		{"user/Patient.read", ResourceScope{Level: "user", Type: "Patient", Permission: Read | Search, V1: true}},
-		{"user/Patient.write", ResourceScope{Level: "user", Type: "Patient", Permission: Create | Update | Delete, V1: true}},
-		{"user/*.*", ResourceScope{Level: "user", Type: "*", Permission: all, V1: true}},
+		{"user/Patient.read", ResourceScope{Level: "user", Type: "Patient", Permission: Read | Search, IsV1: true}},
+		{"user/Patient.write", ResourceScope{Level: "user", Type: "Patient", Permission: Create | Update | Delete, IsV1: true}},
+		{"user/*.*", ResourceScope{Level: "user", Type: "*", Permission: all, IsV1: true}},
 		{
 			"patient/Observation.rs?category=http://terminology.hl7.org/CodeSystem/observation-category|laboratory",
 			ResourceScope{
@@ -133,7 +133,7 @@ func TestParsePermissionWords(t *testing.T) {
 	for in, want := range map[string]string{
 		"system/Patient.search": "system/Patient.s", "user/*.create": "user/*.c", "patient/Observation.search?code=x": "patient/Observation.s?code=x",
 	} {
-		if got, ok := ParseResourceScope(in); !ok || got.V1 || got.String() != want {
+		if got, ok := ParseResourceScope(in); !ok || got.IsV1 || got.String() != want {
 			t.Errorf("%s: %+v, %t", in, got, ok)
 		}
 	}
@@ -211,7 +211,7 @@ func TestCovered(t *testing.T) {
 		{"without the query", "user/Patient.rs?a=b", "user/Patient.rs", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := covered(parse(t, test.asked), []ResourceScope{parse(t, test.have)}); got != test.want {
+			if got := isCovered(parse(t, test.asked), []ResourceScope{parse(t, test.have)}); got != test.want {
 				t.Errorf("%s covers %s: %t", test.have, test.asked, got)
 			}
 		})
@@ -243,10 +243,10 @@ func FuzzParseResourceScope(f *testing.F) {
 		if scope.String() != in {
 			t.Errorf("%q is written as %q", in, scope)
 		}
-		if scope.Permission == 0 || scope.Permission > all || (scope.V1 && scope.Query != "") {
+		if scope.Permission == 0 || scope.Permission > all || (scope.IsV1 && scope.Query != "") {
 			t.Errorf("%q is read as %+v", in, scope)
 		}
-		if !covered(scope, []ResourceScope{scope}) {
+		if !isCovered(scope, []ResourceScope{scope}) {
 			t.Errorf("%q does not cover itself", in)
 		}
 		if (len(scope.Constraint()) > 0) != (scope.Query != "") {
@@ -449,7 +449,7 @@ func TestParseParametersRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseParameters(test.query)
-			if !errors.Is(err, errParameters) || got != nil {
+			if !errors.Is(err, errAmbiguousParameters) || got != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -463,7 +463,7 @@ func FuzzParseParameters(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		list, err := ParseParameters(query)
 		if err != nil {
-			if !errors.Is(err, errParameters) || list != nil {
+			if !errors.Is(err, errAmbiguousParameters) || list != nil {
 				t.Fatalf("%q: %q, %v", query, list, err)
 			}
 			return

@@ -41,34 +41,34 @@ const gatewayOptions = proxied + `	fhir {
 			name "Alice Adams"
 		}`
 
-// duty is an operation of an authorization server under load.
-type duty struct {
+// workload is an operation of an authorization server under load.
+type workload struct {
 	name  string
 	scope string // scope of the sign-in; empty if none
 	do    func(*visitor) operation
 }
 
-// duties are the operations to measure. Those without an ID token are measured
+// workloads are the operations to measure. Those without an ID token are measured
 // only once, with RS256: the peer can introspect only its opaque access tokens.
 // The scopes have the same meaning on both servers.
-func duties(algorithm, system, refresh string) []duty {
-	all := []duty{
+func workloads(algorithm, system, refresh string) []workload {
+	all := []workload{
 		{"code flow, signed in already", "openid profile", func(v *visitor) operation { return v.flow }},
 		{"refresh, with an ID token", "openid profile " + refresh, func(v *visitor) operation { return v.refreshed }},
 		{"client_credentials", "", func(v *visitor) operation { return v.credentials(system) }},
 	}
 	if algorithm == "RS256" {
 		all = append(all,
-			duty{"refresh, no ID token", "profile " + refresh, func(v *visitor) operation { return v.refreshed }},
-			duty{"introspection", "openid profile", func(v *visitor) operation { return v.introspected }},
-			duty{"userinfo", "openid profile", func(v *visitor) operation { return v.told }})
+			workload{"refresh, no ID token", "profile " + refresh, func(v *visitor) operation { return v.refreshed }},
+			workload{"introspection", "openid profile", func(v *visitor) operation { return v.introspected }},
+			workload{"userinfo", "openid profile", func(v *visitor) operation { return v.told }})
 	}
 	return all
 }
 
-// authorizations measures the authorization server against npm oidc-provider, or an earlier gateway, with RSA
+// measureAuthorization measures the authorization server against npm oidc-provider, or an earlier gateway, with RSA
 // and elliptic curve ID tokens, in one run.
-func authorizations(s settings, folder string) (err error) {
+func measureAuthorization(s settings, folder string) (err error) {
 	gateway, err := startAuthorize(s, s.binary, folder, "authorize")
 	if err != nil {
 		return err
@@ -80,11 +80,11 @@ func authorizations(s settings, folder string) (err error) {
 	}
 	fmt.Printf("\n## Authorization server, %d at once\n\nOne RSA-2048 signature takes %s of CPU here.\n", s.clients, milliseconds(signature))
 	for _, algorithm := range []string{"RS256", "ES256"} {
-		if err := besidePeer(s, folder, gateway, algorithm); err != nil {
+		if err := compareWithPeer(s, folder, gateway, algorithm); err != nil {
 			return fmt.Errorf("%s: %w", algorithm, err)
 		}
 	}
-	return documents(s, folder, gateway)
+	return measureDocuments(s, folder, gateway)
 }
 
 // startAuthorize starts a gateway binary as an authorization server.
@@ -107,11 +107,11 @@ func asProvider(gateway *server, algorithm string) *provider {
 	return p
 }
 
-// besidePeer measures all duties with an ID token algorithm, against npm oidc-provider or an earlier gateway.
-func besidePeer(s settings, folder string, gateway *server, algorithm string) (err error) {
+// compareWithPeer measures all duties with an ID token algorithm, against npm oidc-provider or an earlier gateway.
+func compareWithPeer(s settings, folder string, gateway *server, algorithm string) (err error) {
 	ours, theirs, peer := asProvider(gateway, algorithm), (*provider)(nil), "oidc-provider"
-	system := duties(algorithm, "system/*.rs", "offline_access")
-	api := duties(algorithm, "api", "refresh")
+	system := workloads(algorithm, "system/*.rs", "offline_access")
+	api := workloads(algorithm, "api", "refresh")
 	if s.before == "" {
 		theirs, err = startPeer(algorithm)
 	} else {
@@ -125,17 +125,17 @@ func besidePeer(s settings, folder string, gateway *server, algorithm string) (e
 	defer func() { err = errors.Join(err, theirs.stop()) }()
 	fmt.Printf("\nID tokens by %s:\n\n| operation | per second | p50 | p99 | CPU per operation | %s | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", algorithm, peer)
 	for i := range system {
-		a, b, err := beside(s.rounds, func() (load, error) { return ours.duty(s, system[i]) }, func() (load, error) { return theirs.duty(s, api[i]) })
+		a, b, err := alternate(s.rounds, func() (load, error) { return ours.duty(s, system[i]) }, func() (load, error) { return theirs.duty(s, api[i]) })
 		if err != nil {
 			return fmt.Errorf("%s, beside %s: %w", system[i].name, peer, err)
 		}
-		printDuty(system[i].name, a, b)
+		printWorkload(system[i].name, a, b)
 	}
 	return nil
 }
 
 // duty measures a duty. The sign-in of each client is not counted.
-func (p *provider) duty(s settings, d duty) (load, error) {
+func (p *provider) duty(s settings, d workload) (load, error) {
 	visitors := make([]*visitor, s.clients)
 	for i := range visitors {
 		as := *p
@@ -173,8 +173,8 @@ func startPeer(algorithm string) (*provider, error) {
 	return p, nil
 }
 
-// documents measures public documents against fixed responses of the same size.
-func documents(s settings, folder string, gateway *server) error {
+// measureDocuments measures public documents against fixed responses of the same size.
+func measureDocuments(s settings, folder string, gateway *server) error {
 	fmt.Print("\n" + tableHead)
 	forwarded := http.Header{"X-Forwarded-Proto": {"https"}}
 	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/openid-configuration"} {
@@ -195,7 +195,7 @@ func rsaSignature() (time.Duration, error) {
 	}
 	sum := sha256.Sum256([]byte("a token"))
 	const times = 500
-	before, err := ownCPU()
+	before, err := processCPU()
 	if err != nil {
 		return 0, err
 	}
@@ -204,12 +204,12 @@ func rsaSignature() (time.Duration, error) {
 			return 0, err
 		}
 	}
-	after, err := ownCPU()
+	after, err := processCPU()
 	return (after - before) / times, err
 }
 
-// ownCPU returns the CPU time used so far by this process.
-func ownCPU() (time.Duration, error) {
+// processCPU returns the CPU time used so far by this process.
+func processCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, err

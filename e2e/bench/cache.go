@@ -45,17 +45,17 @@ http {
 }
 `
 
-// rival is a server and the requests to it.
-type rival struct {
+// competitor is a server and the requests to it.
+type competitor struct {
 	name   string
 	server *server
 	paths  []string
 	header http.Header
 }
 
-// caches measures hits in the cache of expansions against other servers of the
+// measureCache measures hits in the cache of expansions against other servers of the
 // same bytes, in one run.
-func caches(s settings, folder string) (err error) {
+func measureCache(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "synthetic.json")
 	if err := generate(definitions, 10_000); err != nil {
 		return err
@@ -73,20 +73,20 @@ func caches(s settings, folder string) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, before.stop()) }()
-		rivals = func(path string) []rival { return slices.Concat(now.rivals(path), before.rivals(path)) }
+		rivals = func(path string) []competitor { return slices.Concat(now.rivals(path), before.rivals(path)) }
 	}
-	small, err := sized(gateway, 2_000)
+	small, err := findPageOfSize(gateway, 2_000)
 	if err != nil {
 		return err
 	}
-	large, err := sized(gateway, 180_000)
+	large, err := findPageOfSize(gateway, 180_000)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		besideRespond(s, folder, gateway, small, rivals),
-		besideNginx(s, folder, gateway, small),
-		besideFiles(s, folder, gateway, large),
+		compareWithRespond(s, folder, gateway, small, rivals),
+		compareWithNginx(s, folder, gateway, small),
+		compareWithFiles(s, folder, gateway, large),
 	)
 }
 
@@ -124,15 +124,15 @@ func startCached(binary, folder, name, definitions string) (g cachedGateway, err
 
 func (g cachedGateway) stop() error { return errors.Join(g.open.stop(), g.guarded.stop()) }
 
-func (g cachedGateway) rivals(path string) []rival {
-	return []rival{
+func (g cachedGateway) rivals(path string) []competitor {
+	return []competitor{
 		{g.name + "hit", g.open, []string{path}, nil},
 		{g.name + "hit, with a bearer token", g.guarded, []string{path}, http.Header{"Authorization": {"Bearer " + g.token}}},
 	}
 }
 
-// sized finds a page of about the given size in bytes.
-func sized(gateway *server, size int) (path string, err error) {
+// findPageOfSize finds a page of about the given size in bytes.
+func findPageOfSize(gateway *server, size int) (path string, err error) {
 	count := 1
 	for range 12 {
 		path = expand + query("all") + "&count=" + strconv.Itoa(count)
@@ -152,7 +152,7 @@ func sized(gateway *server, size int) (path string, err error) {
 	return path, nil
 }
 
-func besideRespond(s settings, folder string, gateway *server, path string, rivals func(path string) []rival) (err error) {
+func compareWithRespond(s settings, folder string, gateway *server, path string, rivals func(path string) []competitor) (err error) {
 	warm, err := gateway.round(gateway.gets([]string{path}, nil), s.clients, s.round/2)
 	if err != nil {
 		return err
@@ -167,8 +167,8 @@ func besideRespond(s settings, folder string, gateway *server, path string, riva
 		return err
 	}
 	return race(s, fmt.Sprintf("A hit of %d bytes, beside Caddy's respond", warm.size()), slices.Concat(
-		[]rival{{"respond", respond, []string{"/"}, nil}}, rivals(path),
-		[]rival{{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}}},
+		[]competitor{{"respond", respond, []string{"/"}, nil}}, rivals(path),
+		[]competitor{{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}}},
 	))
 }
 
@@ -198,7 +198,7 @@ func clientToken(issuer string) (string, error) {
 	return v.access, err
 }
 
-func besideNginx(s settings, folder string, gateway *server, path string) (err error) {
+func compareWithNginx(s settings, folder string, gateway *server, path string) (err error) {
 	binary, err := exec.LookPath("nginx")
 	if err != nil {
 		fmt.Println("\nnginx is not installed, so it is not measured.")
@@ -217,14 +217,14 @@ func besideNginx(s settings, folder string, gateway *server, path string) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, nginx.stop()) }()
-	return race(s, "The same hit, beside nginx", []rival{
+	return race(s, "The same hit, beside nginx", []competitor{
 		{"nginx proxy_cache", nginx, []string{path}, nil},
 		{"hit", gateway, []string{path}, nil},
 	})
 }
 
-// besideFiles measures against precompressed files.
-func besideFiles(s settings, folder string, gateway *server, path string) (err error) {
+// compareWithFiles measures against precompressed files.
+func compareWithFiles(s settings, folder string, gateway *server, path string) (err error) {
 	r, err := http.Get(gateway.url + path)
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func besideFiles(s settings, folder string, gateway *server, path string) (err e
 		return err
 	}
 	file := filepath.Join(folder, "www", "expansion.json")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, body, 0o600), compressed(file+".gz", body)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, body, 0o600), writeCompressed(file+".gz", body)); err != nil {
 		return err
 	}
 	files, err := start(s.binary, folder, site{name: "files", options: proxied, routes: "\troot " + filepath.Dir(file) + "\n\tfile_server {\n\t\tprecompressed gzip\n\t}"})
@@ -243,13 +243,13 @@ func besideFiles(s settings, folder string, gateway *server, path string) (err e
 	}
 	defer func() { err = errors.Join(err, files.stop()) }()
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}}
-	return race(s, fmt.Sprintf("A hit of %d bytes in gzip, beside Caddy's file_server", len(body)), []rival{
+	return race(s, fmt.Sprintf("A hit of %d bytes in gzip, beside Caddy's file_server", len(body)), []competitor{
 		{"file_server, precompressed", files, []string{"/expansion.json"}, gzipped},
 		{"hit", gateway, []string{path}, gzipped},
 	})
 }
 
-func compressed(file string, body []byte) error {
+func writeCompressed(file string, body []byte) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func compressed(file string, body []byte) error {
 
 // race runs rounds against each rival in turn. The first rival is the
 // baseline.
-func race(s settings, title string, rivals []rival) error {
+func race(s settings, title string, rivals []competitor) error {
 	rounds := make([][]load, len(rivals))
 	for n := range s.rounds + 1 {
 		for k := range rivals { // rotated, since the first one appears slower

@@ -21,24 +21,24 @@ var floods = []struct {
 	want   int
 }{
 	{"random states, sign-ins abandoned", func() string { return authorizePath("bench") }, nil, http.StatusFound},
-	{"unknown clients", func() string { return authorizePath(random()) }, nil, http.StatusBadRequest},
-	{"sign-in pages with a made-up request", func() string { return "/oauth2/login?request=" + random() }, nil, http.StatusBadRequest},
+	{"unknown clients", func() string { return authorizePath(randomText()) }, nil, http.StatusBadRequest},
+	{"sign-in pages with a made-up request", func() string { return "/oauth2/login?request=" + randomText() }, nil, http.StatusBadRequest},
 	{"tokens with an unknown key", func() string { return "/fhir/R4/Patient" }, unknownKey, http.StatusUnauthorized},
 }
 
 func authorizePath(client string) string {
 	return "/oauth2/authorize?" + url.Values{
-		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"}, "state": {random()},
+		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"}, "state": {randomText()},
 	}.Encode()
 }
 
 func unknownKey() http.Header {
-	head := base64.RawURLEncoding.EncodeToString([]byte(`{"typ":"at+jwt","alg":"ES256","kid":"` + random() + `"}`))
-	return http.Header{"Authorization": {"Bearer " + head + ".e30." + random()}}
+	head := base64.RawURLEncoding.EncodeToString([]byte(`{"typ":"at+jwt","alg":"ES256","kid":"` + randomText() + `"}`))
+	return http.Header{"Authorization": {"Bearer " + head + ".e30." + randomText()}}
 }
 
-// flood measures the memory in use after a million invalid requests.
-func flood(s settings, folder string) (err error) {
+// measureFlood measures the memory in use after a million invalid requests.
+func measureFlood(s settings, folder string) (err error) {
 	gateway, err := start(s.binary, folder, site{
 		name:    "flood",
 		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",

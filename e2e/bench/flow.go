@@ -42,19 +42,19 @@ func (p *provider) visit() (*visitor, error) {
 		return nil, err
 	}
 	return &visitor{provider: p, http: &http.Client{
-		Jar: jar, Timeout: 30 * time.Second, Transport: secured{},
+		Jar: jar, Timeout: 30 * time.Second, Transport: plainHTTPTransport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 
-// secured sends https requests as plain HTTP, like a proxy that terminates TLS:
+// plainHTTPTransport sends https requests as plain HTTP, like a proxy that terminates TLS:
 // the cost of TLS is that of Caddy, and the peers have no TLS.
-type secured struct{}
+type plainHTTPTransport struct{}
 
 // RoundTrip implements http.RoundTripper.
-func (secured) RoundTrip(r *http.Request) (*http.Response, error) {
+func (plainHTTPTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme = "http"
 	r.Header.Set("X-Forwarded-Proto", "https")
@@ -69,15 +69,15 @@ func (p *provider) at(path string) string {
 
 // flow performs a code flow with PKCE, state and nonce, from the authorization request to the tokens.
 func (v *visitor) flow(*load) error {
-	verifier := random()
+	verifier := randomText()
 	sum := sha256.Sum256([]byte(verifier))
 	request := url.Values{
 		"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {v.scope},
-		"state":          {random()},
+		"state":          {randomText()},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	if strings.Contains(v.scope, "openid") {
-		request.Set("nonce", random())
+		request.Set("nonce", randomText())
 	}
 	if v.idp != "" {
 		request.Set("identity_provider", v.idp)
@@ -91,7 +91,7 @@ func (v *visitor) flow(*load) error {
 	})
 }
 
-func random() string {
+func randomText() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)

@@ -121,9 +121,9 @@ func (k *identityProvider) admin(method, path string, body any) ([]byte, error) 
 	return read, err
 }
 
-// besideKeycloak measures the authorization server against Keycloak, for a local user and for a person of Keycloak with
+// compareWithKeycloak measures the authorization server against Keycloak, for a local user and for a person of Keycloak with
 // revalidation.
-func besideKeycloak(s settings, folder string) (err error) {
+func compareWithKeycloak(s settings, folder string) (err error) {
 	k, err := startKeycloak(folder)
 	if err != nil {
 		return err
@@ -143,12 +143,12 @@ func besideKeycloak(s settings, folder string) (err error) {
 		const below = "/realms/hospital/protocol/openid-connect/"
 		peer.paths.authorize, peer.paths.token, peer.paths.introspect = below+"auth", below+"token", below+"token/introspect"
 		fmt.Printf("\nTokens by %s:\n\n| operation | Keycloak | here | less by | person of Keycloak, here | less by |\n|---|--:|--:|--:|--:|--:|\n", algorithm)
-		for _, d := range keycloakDuties(s, algorithm) {
+		for _, d := range keycloakWorkloads(s, algorithm) {
 			if err := d.measure(s, peer, local, &person); err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
 			}
 		}
-		if err := readBeside(s, k, local, &person); err != nil {
+		if err := compareReads(s, k, local, &person); err != nil {
 			return err
 		}
 	}
@@ -166,28 +166,28 @@ func startFederated(s settings, folder string, k *identityProvider) (*server, er
 	})
 }
 
-// keycloakDuty is an operation of Keycloak and of the gateway.
-type keycloakDuty struct {
+// keycloakWorkload is an operation of Keycloak and of the gateway.
+type keycloakWorkload struct {
 	name         string
 	theirs, ours string // scope
 	times        int    // number per round
 	do           func(*visitor) operation
 }
 
-func keycloakDuties(s settings, algorithm string) []keycloakDuty {
-	all := []keycloakDuty{
+func keycloakWorkloads(s settings, algorithm string) []keycloakWorkload {
+	all := []keycloakWorkload{
 		{"code flow, signed in already", "openid profile", "openid profile", s.operations, func(v *visitor) operation { return v.flow }},
 		{"refresh, with an ID token", "openid profile", "openid profile online_access", s.operations, func(v *visitor) operation { return v.refreshed }},
 	}
 	if algorithm == "RS256" {
-		all = append(all, keycloakDuty{"introspection", "openid profile", "openid profile", 4 * s.operations, func(v *visitor) operation { return v.introspected }})
+		all = append(all, keycloakWorkload{"introspection", "openid profile", "openid profile", 4 * s.operations, func(v *visitor) operation { return v.introspected }})
 	}
 	return all
 }
 
 // measure runs rounds of a number of operations against each provider in turn, and prints the medians. The first round is the
 // warm-up.
-func (d keycloakDuty) measure(s settings, all ...*provider) error {
+func (d keycloakWorkload) measure(s settings, all ...*provider) error {
 	visitors, rounds := make([][]*visitor, len(all)), make([][]load, len(all))
 	for n := range s.rounds + 1 {
 		for i, p := range all {
@@ -251,8 +251,8 @@ func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation
 	}, len(visitors), 10*time.Minute)
 }
 
-// readBeside compares FHIR requests of a local user and of a person of Keycloak, and counts the requests to Keycloak.
-func readBeside(s settings, k *identityProvider, local, person *provider) error {
+// compareReads compares FHIR requests of a local user and of a person of Keycloak, and counts the requests to Keycloak.
+func compareReads(s settings, k *identityProvider, local, person *provider) error {
 	const gender = "/fhir/R4/ValueSet/$expand?url=http%3A%2F%2Fhl7.org%2Ffhir%2FValueSet%2Fadministrative-gender"
 	read := func(v *visitor) operation { return func(*load) error { return v.read(gender) } }
 	var visitors [2][]*visitor

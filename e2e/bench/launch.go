@@ -19,15 +19,15 @@ const (
 	pickerSearches  = 400
 )
 
-// launches measures the cost of a launch context: code flows with and without it, and the
+// measureLaunches measures the cost of a launch context: code flows with and without it, and the
 // patient picker against the search it sends.
-func launches(s settings, folder string) (err error) {
+func measureLaunches(s settings, folder string) (err error) {
 	records := httptest.NewServer(newStandIn(standInPatients))
 	defer records.Close()
 	for _, m := range []struct {
 		fhirUser string
 		measure  func(settings, *provider, string) error
-	}{{"Patient/p1", contextFlows}, {"Practitioner/alice", pickerAnswers}} {
+	}{{"Patient/p1", contextFlows}, {"Practitioner/alice", comparePicker}} {
 		gateway, err := startLaunching(s, folder, m.fhirUser, records.URL)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func contextFlows(s settings, ours *provider, _ string) error {
 				rounds *[]load
 				scope  string
 			}{{&a, with + "user/*.rs"}, {&b, with + "launch/patient patient/*.rs"}} {
-				l, err := ours.duty(s, duty{"", m.scope, func(v *visitor) operation { return v.flow }})
+				l, err := ours.duty(s, workload{"", m.scope, func(v *visitor) operation { return v.flow }})
 				if err != nil {
 					return fmt.Errorf("%s: %w", m.scope, err)
 				}
@@ -77,9 +77,9 @@ func contextFlows(s settings, ours *provider, _ string) error {
 	return nil
 }
 
-// pickerAnswers compares the patient picker with the search that it sends to the FHIR
+// comparePicker compares the patient picker with the search that it sends to the FHIR
 // server, alternately, one request at a time.
-func pickerAnswers(_ settings, ours *provider, records string) error {
+func comparePicker(_ settings, ours *provider, records string) error {
 	v, err := ours.visit()
 	if err != nil {
 		return err
@@ -92,11 +92,11 @@ func pickerAnswers(_ settings, ours *provider, records string) error {
 	var pages, searches, beyond []time.Duration
 	for range pickerSearches {
 		name := typedName()
-		whole, err := took(v.http, page+"&name="+name, `class="choice"`)
+		whole, err := timeRequest(v.http, page+"&name="+name, `class="choice"`)
 		if err != nil {
 			return err
 		}
-		search, err := took(http.DefaultClient, records+"/fhir/R4/Patient?_count=20&_sort=family,given&name="+name, `"entry"`)
+		search, err := timeRequest(http.DefaultClient, records+"/fhir/R4/Patient?_count=20&_sort=family,given&name="+name, `"entry"`)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func pickerAnswers(_ settings, ours *provider, records string) error {
 
 // openPicker signs in and returns the address of the patient picker.
 func (v *visitor) openPicker() (string, error) {
-	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {random()}}
+	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {randomText()}}
 	r, err := v.http.Get(v.at(v.paths.authorize) + "?" + request.Encode())
 	if err == nil {
 		_, err = drain(r)
@@ -141,8 +141,8 @@ func (v *visitor) openPicker() (string, error) {
 	return v.at(picker.RequestURI()), nil
 }
 
-// took returns the duration of a response, which must contain a text.
-func took(client *http.Client, address, text string) (time.Duration, error) {
+// timeRequest returns the duration of a response, which must contain a text.
+func timeRequest(client *http.Client, address, text string) (time.Duration, error) {
 	start := time.Now()
 	r, err := client.Get(address)
 	if err != nil {

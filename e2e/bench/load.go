@@ -116,9 +116,9 @@ func (l *load) get(client *http.Client, url string, header http.Header) error {
 	return err
 }
 
-// beside runs rounds of two measurements alternately, each first in every other round, since the first appears
+// alternate runs rounds of two measurements alternately, each first in every other round, since the first appears
 // slower. It returns their medians.
-func beside(rounds int, one, other func() (load, error)) (a, b load, err error) {
+func alternate(rounds int, one, other func() (load, error)) (a, b load, err error) {
 	var all [2][]load
 	for n := range 2 * rounds {
 		i := (n + n/2) % 2

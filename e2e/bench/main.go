@@ -56,7 +56,7 @@ func run(s settings, names []string) error {
 	}
 	defer os.RemoveAll(folder)
 	subjects := map[string]func(settings, string) error{
-		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches, "typing": typing, "keycloak": besideKeycloak,
+		"expand": measureExpansions, "cache": measureCache, "scan": measureScan, "authorize": measureAuthorization, "flood": measureFlood, "launch": measureLaunches, "typing": measureTyping, "keycloak": compareWithKeycloak,
 	}
 	if len(names) == 0 {
 		names = []string{"expand", "cache", "scan", "authorize", "flood", "launch"}
@@ -73,8 +73,8 @@ func run(s settings, names []string) error {
 	return nil
 }
 
-// expansions measures each size and prints its tables.
-func expansions(s settings, folder string) error {
+// measureExpansions measures each size and prints its tables.
+func measureExpansions(s settings, folder string) error {
 	var points []point
 	for _, size := range s.sizes {
 		p, err := measure(s, folder, size)

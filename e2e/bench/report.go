@@ -19,7 +19,7 @@ func printRow(name string, ours, fixed load) {
 		float64(ours.perRequest())/float64(max(1, fixed.perRequest())))
 }
 
-func printDuty(name string, ours, theirs load) {
+func printWorkload(name string, ours, theirs load) {
 	fmt.Printf("| %s | %.0f | %s | %s | %s | %s | **%.2f** |\n", name, ours.rate(),
 		milliseconds(ours.quantile(0.5)), milliseconds(ours.quantile(0.99)), micros(ours.perRequest()), micros(theirs.perRequest()),
 		float64(ours.perRequest())/float64(max(1, theirs.perRequest())))

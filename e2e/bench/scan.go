@@ -25,9 +25,9 @@ const (
 	scanMaxSize = 16
 )
 
-// scan measures the effect of a million random filters on the memory of the
+// measureScan measures the effect of a million random filters on the memory of the
 // gateway and on the hit rate of users.
-func scan(s settings, folder string) (err error) {
+func measureScan(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "scanned.json")
 	if err := generate(definitions, 10_000); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *server) mixed(of settings, questions int, scanning bool) (float64, erro
 				hits.Add(1)
 			}
 			for n := 0; scanning && n < 4 && err == nil; n++ {
-				_, err = s.fromCache(client, expand+query("all")+"&count=20&filter="+url.QueryEscape(random()[:8]))
+				_, err = s.fromCache(client, expand+query("all")+"&count=20&filter="+url.QueryEscape(randomText()[:8]))
 			}
 			return err
 		}

@@ -68,10 +68,10 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 			p.typed, p.respond = ours, fixed
 		}
 	}
-	if err := lengths(s, gateway, typed); err != nil {
+	if err := measureLengths(s, gateway, typed); err != nil {
 		return p, err
 	}
-	return p, whole(s, gateway, expand+all)
+	return p, measureFullExpansion(s, gateway, expand+all)
 }
 
 // startExpand starts a gateway with definitions and without a cache.
@@ -94,7 +94,7 @@ func compare(s settings, folder string, gateway *server, sc scenario) (ours, fix
 		return ours, fixed, err
 	}
 	defer func() { err = errors.Join(err, respond.stop()) }()
-	return beside(s.rounds,
+	return alternate(s.rounds,
 		func() (load, error) { return gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round) },
 		func() (load, error) { return respond.round(respond.gets([]string{"/"}, nil), s.clients, s.round) })
 }
@@ -105,8 +105,8 @@ func startRespond(binary, folder string, size int) (*server, error) {
 	return start(binary, folder, site{name: "respond", options: proxied, routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
 }
 
-// lengths measures each length of typed text separately.
-func lengths(s settings, gateway *server, typed [][]string) error {
+// measureLengths measures each length of typed text separately.
+func measureLengths(s settings, gateway *server, typed [][]string) error {
 	fmt.Printf("\n%s", lengthsHead)
 	for i, paths := range typed {
 		if len(paths) == 0 {
@@ -123,8 +123,8 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 	return err
 }
 
-// whole measures an expansion of all concepts in one response.
-func whole(s settings, gateway *server, path string) error {
+// measureFullExpansion measures an expansion of all concepts in one response.
+func measureFullExpansion(s settings, gateway *server, path string) error {
 	l, err := gateway.round(gateway.gets([]string{path}, nil), 1, s.round)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ const longest = 10
 // typedPaths are requests of a user who types words and codes of the code system
 // letter by letter, grouped by length from 1.
 func typedPaths(gateway *server, concepts int) ([][]string, error) {
-	sample, err := sampled(gateway, concepts)
+	sample, err := sampleConcepts(gateway, concepts)
 	paths := make([][]string, longest)
 	for _, c := range sample {
 		for _, text := range append(strings.Fields(c.Display), c.Code) {
@@ -156,8 +156,8 @@ func typedPaths(gateway *server, concepts int) ([][]string, error) {
 // coding is a concept of the code system.
 type coding struct{ Code, Display string }
 
-// sampled returns some hundred random concepts of the code system.
-func sampled(gateway *server, concepts int) (sample []coding, err error) {
+// sampleConcepts returns some hundred random concepts of the code system.
+func sampleConcepts(gateway *server, concepts int) (sample []coding, err error) {
 	for range 20 {
 		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
 		r, err := http.Get(page)
@@ -178,12 +178,12 @@ func sampled(gateway *server, concepts int) (sample []coding, err error) {
 
 func addTyped(paths [][]string, text []rune) {
 	for n := 1; n <= min(len(text), longest); n++ {
-		paths[n-1] = append(paths[n-1], filtered(string(text[:n])))
+		paths[n-1] = append(paths[n-1], filterPath(string(text[:n])))
 	}
 }
 
-// filtered returns the path of the first page of the expansion with a filter.
-func filtered(filter string) string {
+// filterPath returns the path of the first page of the expansion with a filter.
+func filterPath(filter string) string {
 	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }
 

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// typing measures typed requests against another gateway binary.
-func typing(s settings, folder string) error {
+// measureTyping measures typed requests against another gateway binary.
+func measureTyping(s settings, folder string) error {
 	if s.before == "" {
 		return errors.New("-before names no binary to compare with")
 	}
 	for _, size := range s.sizes {
-		if err := typingIn(s, folder, size); err != nil {
+		if err := measureTypingIn(s, folder, size); err != nil {
 			return fmt.Errorf("%d concepts: %w", size, err)
 		}
 	}
 	return nil
 }
 
-// typingIn measures both binaries with a code system of a size.
-func typingIn(s settings, folder string, concepts int) (err error) {
+// measureTypingIn measures both binaries with a code system of a size.
+func measureTypingIn(s settings, folder string, concepts int) (err error) {
 	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
 	if err := generate(definitions, concepts); err != nil {
 		return err
@@ -42,12 +42,12 @@ func typingIn(s settings, folder string, concepts int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, now.stop()) }()
-	sample, err := sampled(now, concepts)
+	sample, err := sampleConcepts(now, concepts)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("\n## %d concepts\n\n| typed | CPU before | now | ratio | p99 before | now |\n|---|--:|--:|--:|--:|--:|\n", concepts)
-	for _, sc := range typed(sample) {
+	for _, sc := range typedScenarios(sample) {
 		if err := typingRow(s, before, now, sc); err != nil {
 			return fmt.Errorf("%s: %w", sc.name, err)
 		}
@@ -62,9 +62,9 @@ func typingIn(s settings, folder string, concepts int) (err error) {
 	return nil
 }
 
-// typed returns kinds of typed text derived from concepts: each prefix of a word or code, words,
+// typedScenarios returns kinds of typed text derived from concepts: each prefix of a word or code, words,
 // typos, and words that match nothing.
-func typed(sample []coding) []scenario {
+func typedScenarios(sample []coding) []scenario {
 	byLength := make([][]string, longest)
 	var words, codes, several, typos, nothing []string
 	for _, c := range sample {
@@ -74,11 +74,11 @@ func typed(sample []coding) []scenario {
 		}
 		word := []rune(slices.MaxFunc(fields, func(a, b string) int { return cmp.Compare(len(a), len(b)) }))
 		half := len(word) / 2
-		words = append(words, filtered(fields[0]))
-		codes = append(codes, filtered(c.Code))
-		several = append(several, filtered(strings.Join(fields[:min(3, len(fields))], " ")))
-		typos = append(typos, filtered(string(word[:half])+"q"+string(word[half:])))
-		nothing = append(nothing, filtered("zqx"+string(word)))
+		words = append(words, filterPath(fields[0]))
+		codes = append(codes, filterPath(c.Code))
+		several = append(several, filterPath(strings.Join(fields[:min(3, len(fields))], " ")))
+		typos = append(typos, filterPath(string(word[:half])+"q"+string(word[half:])))
+		nothing = append(nothing, filterPath("zqx"+string(word)))
 	}
 	var all []scenario
 	for i, paths := range byLength {
@@ -93,7 +93,7 @@ func typingRow(s settings, before, now *server, sc scenario) error {
 	asking := func(g *server) func() (load, error) {
 		return func() (load, error) { return g.round(g.gets(sc.paths, sc.header), s.clients, s.round) }
 	}
-	was, is, err := beside(s.rounds, asking(before), asking(now))
+	was, is, err := alternate(s.rounds, asking(before), asking(now))
 	if err != nil {
 		return err
 	}

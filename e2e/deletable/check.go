@@ -56,29 +56,29 @@ func (c *check) without(ctx context.Context, root string, f *feature.Feature) (o
 		return nil, err
 	}
 	for _, command := range []string{"build", "vet"} {
-		if output, err = goIn(ctx, folder, command, "./..."); err != nil {
+		if output, err = goCommand(ctx, folder, command, "./..."); err != nil {
 			return failures(output), err
 		}
 	}
 	if c.vetOnly {
 		return nil, nil
 	}
-	output, err = goIn(ctx, folder, "list", strings.Fields(c.tests)...)
+	output, err = goCommand(ctx, folder, "list", strings.Fields(c.tests)...)
 	if err != nil {
 		return output, err
 	}
-	packages := slices.DeleteFunc(strings.Fields(string(output)), testsWhole)
-	output, err = goIn(ctx, folder, "test", packages...)
+	packages := slices.DeleteFunc(strings.Fields(string(output)), testsStandardBuild)
+	output, err = goCommand(ctx, folder, "test", packages...)
 	return failures(output), err
 }
 
-// testsWhole reports whether a package tests the complete standard build: its documents, which describe every feature, or
+// testsStandardBuild reports whether a package tests the complete standard build: its documents, which describe every feature, or
 // ports of conformance suites, which need several features.
-func testsWhole(name string) bool {
+func testsStandardBuild(name string) bool {
 	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
 }
 
-func goIn(ctx context.Context, folder, name string, arguments ...string) ([]byte, error) {
+func goCommand(ctx context.Context, folder, name string, arguments ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", append([]string{name}, arguments...)...)
 	command.Dir = folder
 	return command.CombinedOutput()

@@ -37,7 +37,7 @@ type service struct {
 	Entrypoint, Command, Ports, Volumes []string
 	Tmpfs                               []string
 	Environment                         map[string]string
-	Networks                            attached
+	Networks                            serviceNetworks
 	NetworkMode                         string   `json:"network_mode"`
 	DependsOn                           any      `json:"depends_on"`
 	ReadOnly                            bool     `json:"read_only"`
@@ -46,21 +46,21 @@ type service struct {
 	StopGracePeriod                     string   `json:"stop_grace_period"`
 }
 
-// attached is the networks of a service, with its static addresses.
-type attached map[string]struct {
+// serviceNetworks is the networks of a service, with its static addresses.
+type serviceNetworks map[string]struct {
 	Address string `json:"ipv4_address"`
 }
 
 // UnmarshalJSON also accepts a list of names.
-func (a *attached) UnmarshalJSON(text []byte) error {
-	*a = attached{}
+func (a *serviceNetworks) UnmarshalJSON(text []byte) error {
+	*a = serviceNetworks{}
 	var names []string
 	if json.Unmarshal(text, &names) != nil {
-		type whole attached
+		type whole serviceNetworks
 		return json.Unmarshal(text, (*whole)(a))
 	}
 	for _, name := range names {
-		(*a)[name] = attached{}[name]
+		(*a)[name] = serviceNetworks{}[name]
 	}
 	return nil
 }

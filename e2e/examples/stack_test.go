@@ -208,7 +208,7 @@ func (s *stack) startGateway(t *testing.T, name string) {
 	file := s.file(t, name, "/etc/caddy/Caddyfile", "\tadmin ", "\tdefault_bind 127.0.0.1\n\tadmin ")
 	s.start(t, name, binary(t), "run", "--config", file, "--adapter", "caddyfile")
 	s.await(t, name, func() error {
-		return want(http.DefaultClient, "http://"+s.address(t, name, "8081")+"/ready", http.StatusOK)
+		return checkStatus(http.DefaultClient, "http://"+s.address(t, name, "8081")+"/ready", http.StatusOK)
 	})
 }
 
@@ -230,8 +230,8 @@ func (s *stack) await(t *testing.T, name string, try func() error) {
 	}
 }
 
-// want returns an error unless a GET returns the status.
-func want(client *http.Client, url string, status int) error {
+// checkStatus returns an error unless a GET returns the status.
+func checkStatus(client *http.Client, url string, status int) error {
 	answer, err := client.Get(url)
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// hapi is a stand-in for HAPI that finds the patient after it was stored.
-func hapi(t *testing.T) (address string) {
+// newHAPIStandIn is a stand-in for HAPI that finds the patient after it was stored.
+func newHAPIStandIn(t *testing.T) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	total := 0
@@ -42,8 +42,8 @@ func hapi(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// trusting is a client with cookies that trusts the certificates in a file.
-func trusting(t *testing.T, file string) *http.Client {
+// newTrustingClient is a client with cookies that trusts the certificates in a file.
+func newTrustingClient(t *testing.T, file string) *http.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if text, err := os.ReadFile(file); err != nil || !roots.AppendCertsFromPEM(text) {
@@ -67,8 +67,8 @@ func (s *stack) caddyRoot() string {
 // certificates in a file.
 func (s *stack) issuer(t *testing.T, service, certificates string) (string, *http.Client) {
 	t.Helper()
-	issuer, client := "https://"+s.public(t, "8443"), trusting(t, certificates)
-	s.await(t, service, func() error { return want(client, issuer+"/.well-known/openid-configuration", http.StatusOK) })
+	issuer, client := "https://"+s.public(t, "8443"), newTrustingClient(t, certificates)
+	s.await(t, service, func() error { return checkStatus(client, issuer+"/.well-known/openid-configuration", http.StatusOK) })
 	return issuer, client
 }
 
@@ -100,14 +100,14 @@ func total(t *testing.T, client *http.Client, base string) int {
 
 // HAPI behind the gateway rejects requests without a token, and returns the stored patient with a token.
 func TestComposeHAPI(t *testing.T) {
-	s := newStack(t, "hapi", map[string]string{"hapi:8080": hapi(t)})
+	s := newStack(t, "hapi", map[string]string{"hapi:8080": newHAPIStandIn(t)})
 	s.startGateway(t, "gateway")
 	s.run(t, "patient", "curl")
 	issuer, client := s.issuer(t, "gateway", s.caddyRoot())
-	if err := want(client, issuer+"/fhir/Patient", http.StatusUnauthorized); err != nil {
+	if err := checkStatus(client, issuer+"/fhir/Patient", http.StatusUnauthorized); err != nil {
 		t.Error(err)
 	}
-	if err := want(client, issuer+"/", http.StatusOK); err != nil { // sign-in page
+	if err := checkStatus(client, issuer+"/", http.StatusOK); err != nil { // sign-in page
 		t.Error(err)
 	}
 	service, _ := serviceClient(t, client, issuer)
@@ -127,9 +127,9 @@ func TestComposeTerminology(t *testing.T) {
 			return err
 		}
 		if client == nil {
-			client = trusting(t, s.caddyRoot())
+			client = newTrustingClient(t, s.caddyRoot())
 		}
-		return want(client, base+"/r4/metadata?mode=terminology", http.StatusOK)
+		return checkStatus(client, base+"/r4/metadata?mode=terminology", http.StatusOK)
 	})
 	for path, status := range map[string]int{
 		"/r4/metadata": http.StatusOK,
@@ -172,7 +172,7 @@ func TestComposeKeycloak(t *testing.T) {
 	keycloak.Config.Handler = mux
 	keycloak.Start()
 	t.Cleanup(keycloak.Close)
-	s := newStack(t, "keycloak", map[string]string{"hapi:8080": hapi(t), "keycloak:8090": keycloak.Listener.Addr().String()})
+	s := newStack(t, "keycloak", map[string]string{"hapi:8080": newHAPIStandIn(t), "keycloak:8090": keycloak.Listener.Addr().String()})
 	s.startGateway(t, "gateway")
 	s.run(t, "patient", "curl")
 	issuer, client := s.issuer(t, "gateway", s.caddyRoot())
@@ -189,7 +189,7 @@ func TestComposeKeycloak(t *testing.T) {
 // A token of one gateway is valid at all gateways until it is revoked at one of them. The service survives the failure of a
 // gateway.
 func TestComposeReplicas(t *testing.T) {
-	s := newStack(t, "replicas", map[string]string{"hapi:8080": hapi(t)})
+	s := newStack(t, "replicas", map[string]string{"hapi:8080": newHAPIStandIn(t)})
 	s.run(t, "secrets", "")
 	s.start(t, "redis", s.Services["redis"].Command[0], append(s.words(t, "redis")[1:], "--dir", s.volume(t, "redis"), "--bind", "127.0.0.1", "--port", portOf(s.address(t, "redis", "6379")))...)
 	for _, name := range []string{"a", "b", "c"} {

@@ -20,15 +20,15 @@ type Attack struct {
 // With returns the attack with an additional query parameter.
 func (a Attack) With(parameter string) Attack {
 	if a.Method == http.MethodPost && strings.HasSuffix(a.Path, "_search") {
-		a.Body = joined(a.Body, parameter)
+		a.Body = joinQuery(a.Body, parameter)
 		return a
 	}
 	path, query, _ := strings.Cut(a.Path, "?")
-	a.Path = path + "?" + joined(query, parameter)
+	a.Path = path + "?" + joinQuery(query, parameter)
 	return a
 }
 
-func joined(query, more string) string {
+func joinQuery(query, more string) string {
 	if query == "" {
 		return more
 	}
@@ -40,10 +40,10 @@ func (a Attack) OnAbsent() Attack {
 	if a.Victim == "" {
 		return a
 	}
-	a.Path, a.Body = Absent(a.Path, a.Victim), Absent(a.Body, a.Victim)
+	a.Path, a.Body = ReplaceToken(a.Path, a.Victim), ReplaceToken(a.Body, a.Victim)
 	headers := make([]string, len(a.Headers))
 	for i, text := range a.Headers {
-		headers[i] = Absent(text, a.Victim)
+		headers[i] = ReplaceToken(text, a.Victim)
 	}
 	a.Headers = headers
 	return a
@@ -94,7 +94,7 @@ func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed 
 func (a *Attacker) Draw() Attack {
 	s := searches{a}
 	kind := pick(a, s.search, s.search, s.search, s.search, s.aimed, s.aimed, a.read, a.read, a.operation, a.write, a.bundle)
-	return disguises{a}.disguise(kind())
+	return disguiser{a}.disguise(kind())
 }
 
 func pick[T any](by interface{ IntN(n int) int }, of ...T) T { return of[by.IntN(len(of))] }

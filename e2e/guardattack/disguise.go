@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// disguises generates alternative forms of attacks.
-type disguises struct{ *Attacker }
+// disguiser generates alternative forms of attacks.
+type disguiser struct{ *Attacker }
 
 // disguise changes one attack in six to another form that may have the same meaning.
-func (a disguises) disguise(attack Attack) Attack {
+func (a disguiser) disguise(attack Attack) Attack {
 	switch a.IntN(6) {
 	case 0:
 		return a.reformatted(a.respelled(attack))
@@ -21,7 +21,7 @@ func (a disguises) disguise(attack Attack) Attack {
 }
 
 // respelled escapes some letters of the path or the query.
-func (a disguises) respelled(attack Attack) Attack {
+func (a disguiser) respelled(attack Attack) Attack {
 	path, query, searched := strings.Cut(attack.Path, "?")
 	switch a.IntN(8) {
 	case 0, 1, 2:
@@ -42,7 +42,7 @@ func (a disguises) respelled(attack Attack) Attack {
 }
 
 // escaped returns a text with some letters escaped once or twice.
-func (a disguises) escaped(text string) string {
+func (a disguiser) escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
 		switch {
@@ -58,7 +58,7 @@ func (a disguises) escaped(text string) string {
 }
 
 // reformatted requests another format, or adds headers that some servers obey.
-func (a disguises) reformatted(attack Attack) Attack {
+func (a disguiser) reformatted(attack Attack) Attack {
 	attack.Headers = append(slices.Clip(attack.Headers), pick(a,
 		[]string{"Accept", "application/fhir+xml"}, []string{"Accept", "text/html"}, []string{"Accept", "application/x-turtle"}, []string{"Accept", "*/*;q=0.1"},
 		[]string{"Accept", "application/octet-stream"}, []string{"Accept", "application/fhir+ndjson"}, []string{"Accept-Encoding", "gzip"},

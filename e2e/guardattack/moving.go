@@ -10,8 +10,8 @@ import (
 )
 
 // memberElement returns a dotted element that assigns a type to a patient.
-func (a writings) memberElement(resourceType string) string {
-	names, _ := compartment.Patient(resourceType)
+func (a writeAttacks) memberElement(resourceType string) string {
+	names, _ := compartment.PatientParameters(resourceType)
 	var elements []string
 	for _, name := range append(names, "patient", "subject") {
 		parameter, _ := searchparam.Lookup(resourceType, name)
@@ -23,7 +23,7 @@ func (a writings) memberElement(resourceType string) string {
 }
 
 // naming returns a Reference to a patient in JSON, in one of the forms that servers may accept.
-func (a writings) naming(patient string) string {
+func (a writeAttacks) naming(patient string) string {
 	id := strings.TrimPrefix(patient, "Patient/")
 	identifier := fmt.Sprintf(`{"system":"http://zq.example/ids","value":"%sm"}`, id)
 	reference := func(literal string) string { return fmt.Sprintf(`{"reference":%q}`, literal) }
@@ -43,7 +43,7 @@ func (a writings) naming(patient string) string {
 }
 
 // moved returns one of the attacker's records changed to reference another patient or one of that patient's records, and the referenced record.
-func (a writings) moved(own Record) (string, Record) {
+func (a writeAttacks) moved(own Record) (string, Record) {
 	v := a.victim()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
 	ownPatient := fmt.Sprintf(`{"reference":%q}`, a.World.Patient(a.Own))
@@ -64,7 +64,7 @@ func (a writings) moved(own Record) (string, Record) {
 }
 
 // replaceOne replaces one occurrence of a text.
-func (a writings) replaceOne(text, old, by string) string {
+func (a writeAttacks) replaceOne(text, old, by string) string {
 	parts := strings.Split(text, old)
 	if len(parts) == 1 {
 		return text
@@ -74,7 +74,7 @@ func (a writings) replaceOne(text, old, by string) string {
 }
 
 // containing returns one of the attacker's records with a contained record of another patient.
-func (a writings) containing(own, v, patient Record) string {
+func (a writeAttacks) containing(own, v, patient Record) string {
 	inner := pick(a.Attacker,
 		fmt.Sprintf(`{"resourceType":"Patient","id":"c","link":[{"other":{"reference":%q},"type":"seealso"}]}`, patient.Reference()),
 		fmt.Sprintf(`{"resourceType":"Observation","id":"c","status":"final","code":{"text":"x"},"subject":%s}`, a.naming(patient.Reference())),
@@ -88,7 +88,7 @@ func (a writings) containing(own, v, patient Record) string {
 }
 
 // added returns one of the attacker's records with an additional element that references another patient.
-func (a writings) added(own, patient Record) string {
+func (a writeAttacks) added(own, patient Record) string {
 	var members map[string]any
 	if err := json.Unmarshal([]byte(own.JSON), &members); err != nil {
 		panic(err) // the world's records are valid JSON
@@ -99,7 +99,7 @@ func (a writings) added(own, patient Record) string {
 }
 
 // setElement sets an element, or appends to existing ones.
-func setElement(a writings, members map[string]any, path []string, value any) {
+func setElement(a writeAttacks, members map[string]any, path []string, value any) {
 	if len(path) > 1 {
 		inner := map[string]any{}
 		setElement(a, inner, path[1:], value)

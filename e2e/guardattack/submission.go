@@ -8,7 +8,7 @@ import (
 )
 
 // submission returns a batch or transaction of writes. Some of them reference each other by fullUrl.
-func (a writings) submission() Attack {
+func (a writeAttacks) submission() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
 	link := pick(a.Attacker, "urn:uuid:6f2f1a3e-52a8-4f5c-8d3a-0c6f0a7b1c11", "urn:uuid:6F2F1A3E-52A8-4F5C-8D3A-0C6F0A7B1C11", "urn:oid:1.2.3", "https://elsewhere.example/fhir/"+patient.Reference(),
@@ -31,7 +31,7 @@ func (a writings) submission() Attack {
 }
 
 // linkedEntry returns the entry with the fullUrl.
-func (a writings) linkedEntry(link string, v, patient Record) string {
+func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 	criteria := "identifier=" + idSystem + patient.ID + "m"
 	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.Own)), v.ID+"m", a.own().ID+"m")
 	return pick(a.Attacker,
@@ -48,7 +48,7 @@ func (a writings) linkedEntry(link string, v, patient Record) string {
 }
 
 // anyEntry returns another write, or a read of a victim's record.
-func (a writings) anyEntry() string {
+func (a writeAttacks) anyEntry() string {
 	one := pick(a.Attacker, a.ownWrite, a.moving, a.conditional, a.jsonPatch, a.pathPatch, a.foreign, a.deletion, a.read)()
 	if strings.HasPrefix(one.Body, "[") { // FHIR has no place for a JSON Patch in a Bundle; servers accept a Binary
 		text, _ := json.Marshal([]byte(one.Body))

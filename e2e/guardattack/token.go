@@ -22,8 +22,8 @@ func Tokens(text []byte) map[string]bool {
 	return found
 }
 
-// Absent returns a text with a token replaced by an absent one: an id with the strings that begin with it, or only content.
-func Absent(text, token string) string {
+// ReplaceToken returns a text with a token replaced by an absent one: an id with the strings that begin with it, or only content.
+func ReplaceToken(text, token string) string {
 	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
 	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")
 }

@@ -12,19 +12,19 @@ const (
 	idSystem      = "http://zq.example/ids|"
 )
 
-// writings generates the attacks that write.
-type writings struct{ *Attacker }
+// writeAttacks generates the attacks that write.
+type writeAttacks struct{ *Attacker }
 
 // DrawWrite returns the next attack by an attacker who may change the records of one patient.
-func (a *Attacker) DrawWrite() Attack { return writings{a}.draw() }
+func (a *Attacker) DrawWrite() Attack { return writeAttacks{a}.draw() }
 
-func (a writings) draw() Attack {
+func (a writeAttacks) draw() Attack {
 	return pick(a.Attacker, a.moving, a.moving, a.moving, a.moving, a.ownWrite, a.ownWrite, a.conditional, a.conditional,
 		a.jsonPatch, a.jsonPatch, a.pathPatch, a.pathPatch, a.deletion, a.foreign, a.submission, a.submission, a.submission)()
 }
 
 // moving writes one of the attacker's records so that it references another patient, additionally or instead.
-func (a writings) moving() Attack {
+func (a writeAttacks) moving() Attack {
 	own := a.own()
 	body, v := a.moved(own)
 	attack := Attack{Method: http.MethodPut, Path: own.Reference(), Body: body, Victim: v.ID}
@@ -35,7 +35,7 @@ func (a writings) moving() Attack {
 }
 
 // ownWrite makes a permitted write.
-func (a writings) ownWrite() Attack {
+func (a writeAttacks) ownWrite() Attack {
 	own := a.own()
 	body := strings.Replace(own.JSON, `"meta":{`, `"language":"`+pick(a.Attacker, "en", "de", "fr")+`","meta":{`, 1)
 	return a.withHeaders(pick(a.Attacker,
@@ -50,7 +50,7 @@ func (a writings) ownWrite() Attack {
 }
 
 // withHeaders adds a condition or a return preference.
-func (a writings) withHeaders(attack Attack) Attack {
+func (a writeAttacks) withHeaders(attack Attack) Attack {
 	switch a.IntN(8) {
 	case 0:
 		attack.Headers = append(attack.Headers, "If-Match", pick(a.Attacker, `W/"1"`, `W/"2"`, `W/"3"`, `"2"`, "*"))
@@ -64,7 +64,7 @@ func (a writings) withHeaders(attack Attack) Attack {
 }
 
 // criteria returns criteria that match a victim's record, several records, or one of the attacker's records by data of a victim.
-func (a writings) criteria(own, v Record) string {
+func (a writeAttacks) criteria(own, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a.Attacker,
 		"identifier="+idSystem+v.ID+"m", "_id="+v.ID, "_id="+own.ID+","+v.ID, "identifier="+idSystem+own.ID+"m,"+idSystem+v.ID+"m", "_tag="+v.ID+"m",
@@ -75,7 +75,7 @@ func (a writings) criteria(own, v Record) string {
 }
 
 // conditional makes a conditional write.
-func (a writings) conditional() Attack {
+func (a writeAttacks) conditional() Attack {
 	own, v := a.own(), a.victim()
 	resourceType := pick(a.Attacker, own.Type, own.Type, v.Type)
 	criteria := a.criteria(own, v)
@@ -95,7 +95,7 @@ func (a writings) conditional() Attack {
 func withoutID(r Record) string { return strings.Replace(r.JSON, `"id":"`+r.ID+`",`, "", 1) }
 
 // jsonPatch patches one of the attacker's records to reference another patient, or patches a victim's record.
-func (a writings) jsonPatch() Attack {
+func (a writeAttacks) jsonPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	path := "/" + strings.ReplaceAll(a.memberElement(own.Type), ".", pick(a.Attacker, "/", "/0/", "/-/"))
@@ -121,7 +121,7 @@ func (a writings) jsonPatch() Attack {
 }
 
 // pathPatch is like jsonPatch, but with FHIRPath Patch.
-func (a writings) pathPatch() Attack {
+func (a writeAttacks) pathPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	element := own.Type + "." + a.memberElement(own.Type)
@@ -148,7 +148,7 @@ func patchParameters(kind, path, value string) string {
 }
 
 // deletion deletes a victim's record or, rarely, one of the attacker's.
-func (a writings) deletion() Attack {
+func (a writeAttacks) deletion() Attack {
 	own, v := a.own(), a.victim()
 	path := pick(a.Attacker, v.Reference(), v.Reference(), v.Reference(), v.Reference()+"/_history", v.Reference()+"/_history/1", v.Type+"?_id="+v.ID, v.Type+"?identifier="+idSystem+v.ID+"m",
 		v.Reference()+"?_expunge=true", v.Reference()+"?_cascade=delete", own.Reference()+"?_cascade=delete", a.World.Patient(a.Own), a.World.Patient(a.Own)+"?_cascade=delete")
@@ -161,7 +161,7 @@ func (a writings) deletion() Attack {
 
 // foreign overwrites or copies a victim's record: unchanged, with the attacker as its patient, or with the victim's id in a
 // record of the attacker.
-func (a writings) foreign() Attack {
+func (a writeAttacks) foreign() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient, a.World.Patient(a.Own)), v.ID+"m", own.ID+"m")

@@ -15,7 +15,7 @@ var optionHeading = regexp.MustCompile("(?m)^### `[a-z]")
 // documentFigures counts the documented options and the lines of README's first Caddyfile.
 func documentFigures(folder string) ([]figure, error) {
 	options, err1 := countOptions(filepath.Join(folder, "docs", "reference", "*.md"))
-	readme, err2 := readIfThere(filepath.Join(folder, "README.md"))
+	readme, err2 := readIfExists(filepath.Join(folder, "README.md"))
 	_, first, _ := strings.Cut(readme, "```caddyfile\n")
 	first, _, _ = strings.Cut(first, "```")
 	return []figure{
@@ -34,7 +34,7 @@ func countOptions(pattern string) (n int, err error) {
 	return n, err
 }
 
-func readIfThere(file string) (string, error) {
+func readIfExists(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -76,12 +76,12 @@ func printFigures(w io.Writer, figures []figure, l limits) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "now\ttarget\tlimit\t\tmost\n")
 	for _, f := range figures {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.value, of(targets, f.name), of(l, f.name), f.name, f.where)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.value, formatNumber(targets, f.name), formatNumber(l, f.name), f.name, f.where)
 	}
 	return table.Flush()
 }
 
-func of(numbers map[string]int, name string) string {
+func formatNumber(numbers map[string]int, name string) string {
 	if n, ok := numbers[name]; ok {
 		return strconv.Itoa(n)
 	}

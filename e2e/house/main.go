@@ -15,7 +15,7 @@ func main() {
 	flag.Parse()
 	folder := cmp.Or(flag.Arg(0), "..")
 	if name, benchmark, ok := strings.Cut(*request, ":"); ok {
-		w, err := passed(folder, name, benchmark)
+		w, err := findExecuted(folder, name, benchmark)
 		if err != nil {
 			log.Fatal(err)
 		}

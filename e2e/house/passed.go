@@ -20,11 +20,11 @@ import (
 )
 
 // A way is the functions of the module that a request executes, by file.
-type way map[string][]string
+type executedFunctions map[string][]string
 
-// passed finds the functions that each round of a benchmark executes: it compares the statement counts of two
+// findExecuted finds the functions that each round of a benchmark executes: it compares the statement counts of two
 // runs with different numbers of rounds.
-func passed(folder, room, benchmark string) (way, error) {
+func findExecuted(folder, room, benchmark string) (executedFunctions, error) {
 	few, err := profile(folder, room, benchmark, 10)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func passed(folder, room, benchmark string) (way, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := way{}
+	w := executedFunctions{}
 	for file, blocks := range more {
 		before := few[file]
 		functions, err := functionsOf(folder, file)
@@ -64,7 +64,7 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	covered, err := linkedBy(folder, room)
+	covered, err := linkedPackages(folder, room)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	return found, nil
 }
 
-// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Instrumenting
+// linkedPackages returns the packages of the module that a package links, without test support, separated by commas. Instrumenting
 // other packages would only slow the build.
-func linkedBy(folder, room string) (string, error) {
+func linkedPackages(folder, room string) (string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
 	list.Dir = folder
 	output, err := list.Output()
@@ -105,15 +105,15 @@ func linkedBy(folder, room string) (string, error) {
 }
 
 // A declared is a function with its lines.
-type declared struct {
+type declaredFunction struct {
 	name        string
 	first, last int
 }
 
-func (d declared) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
+func (d declaredFunction) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
 
 // functionsOf returns the functions declared in a file of the module, named by its import path.
-func functionsOf(folder, file string) (all []declared, err error) {
+func functionsOf(folder, file string) (all []declaredFunction, err error) {
 	name := filepath.Join(folder, inModule(file))
 	set := token.NewFileSet()
 	read, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
@@ -122,7 +122,7 @@ func functionsOf(folder, file string) (all []declared, err error) {
 	}
 	for _, d := range read.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
-			all = append(all, declared{functionName(f), set.Position(f.Pos()).Line, set.Position(f.End()).Line})
+			all = append(all, declaredFunction{functionName(f), set.Position(f.Pos()).Line, set.Position(f.End()).Line})
 		}
 	}
 	return all, nil
@@ -135,7 +135,7 @@ func inModule(file string) string {
 }
 
 // print writes the executed files and functions.
-func (w way) print(to io.Writer) {
+func (w executedFunctions) print(to io.Writer) {
 	n, packages := 0, map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(w)) {
 		n += len(w[file])

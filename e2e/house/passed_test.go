@@ -32,9 +32,9 @@ func BenchmarkWay(b *testing.B) {
 `,
 }
 
-func TestPassed(t *testing.T) {
+func TestFindExecuted(t *testing.T) {
 	folder := write(t, walked)
-	w, err := passed(folder, "way", "BenchmarkWay/one")
+	w, err := findExecuted(folder, "way", "BenchmarkWay/one")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestPassed(t *testing.T) {
 	if want := "   1 way/a.go: first\n   1 way/b.go: Second.third\nfunctions: 2, files: 2, packages: 1\n"; out.String() != want {
 		t.Errorf("got\n%s", &out)
 	}
-	if _, err := passed(folder, "way", "BenchmarkNone"); err == nil {
+	if _, err := findExecuted(folder, "way", "BenchmarkNone"); err == nil {
 		t.Error("a benchmark that does not exist passes something")
 	}
 }

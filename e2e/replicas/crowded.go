@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// crowded measures each store with the sessions and grants of -people users.
-func crowded(ctx context.Context, s settings) error {
+// measureCrowded measures each store with the sessions and grants of -people users.
+func measureCrowded(ctx context.Context, s settings) error {
 	fmt.Printf("%d people, each with a session and a grant of one app:\n\n", s.people)
 	fmt.Print("| store | entries | size | for each person | start of a gateway: empty | full | refresh, p50: empty | full |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, name := range []string{"file", "redis", "postgres"} {

@@ -17,8 +17,8 @@ type fault struct {
 	end   func() error
 }
 
-// happened is a fault with its begin and end in the record.
-type happened struct {
+// occurredFault is a fault with its begin and end in the record.
+type occurredFault struct {
 	name       string
 	begin, end time.Duration
 }
@@ -34,7 +34,7 @@ func (s *saboteur) faults() []fault {
 	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
 	all := []fault{
 		s.killed("a gateway", g, time.Second),
-		paused("a gateway", g, 3*time.Second),
+		pauseFault("a gateway", g, 3*time.Second),
 	}
 	servers := s.Engine.Servers()
 	if len(servers) == 0 {
@@ -44,7 +44,7 @@ func (s *saboteur) faults() []fault {
 	if len(servers) > 1 {
 		name, down = "the master", 4*time.Second // longer than the Sentinels' timeout
 	}
-	all = append(all, s.killed(name, servers[0], down), paused(name, servers[0], 6*time.Second))
+	all = append(all, s.killed(name, servers[0], down), pauseFault(name, servers[0], 6*time.Second))
 	if s.Network.Cuts() {
 		all = append(all, s.cut("a gateway cut off from the store", 8*time.Second, []*deployment.Process{g}, servers))
 		all = append(all, s.cut(name+" cut off from all", 6*time.Second, servers[:1], s.others(servers)))
@@ -68,7 +68,7 @@ func (s *saboteur) killed(name string, p *deployment.Process, down time.Duration
 	return fault{name + " killed", down, func() error { p.Kill(); return nil }, p.Start}
 }
 
-func paused(name string, p *deployment.Process, lasts time.Duration) fault {
+func pauseFault(name string, p *deployment.Process, lasts time.Duration) fault {
 	return fault{name + " paused", lasts, func() error { p.Pause(); return nil }, func() error { p.Resume(); return nil }}
 }
 
@@ -86,7 +86,7 @@ func (s *saboteur) cut(name string, lasts time.Duration, some, from []*deploymen
 }
 
 // act causes one fault after another until the context ends, with time to recover in between.
-func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []happened, err error) {
+func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []occurredFault, err error) {
 	next := 0
 	var order []int
 	for wait(ctx, 3*time.Second) {
@@ -96,7 +96,7 @@ func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []hap
 		}
 		f := faults[order[next]%len(faults)]
 		next++
-		h := happened{name: f.name, begin: now()}
+		h := occurredFault{name: f.name, begin: now()}
 		if err := f.begin(); err != nil {
 			return all, fmt.Errorf("%s: %w", f.name, err)
 		}

@@ -39,13 +39,13 @@ func (w *worker) app() *app {
 	return w.apps[w.turn%len(w.apps)]
 }
 
-// duty is an operation to measure.
-type duty struct {
+// workload is an operation to measure.
+type workload struct {
 	name string
 	do   func(*worker, context.Context) error
 }
 
-var duties = []duty{
+var duties = []workload{
 	{"sign-in and code flow", (*worker).signIn},
 	{"code flow, signed in already", (*worker).flow},
 	{"refresh", (*worker).refresh},
@@ -155,7 +155,7 @@ type cost struct {
 }
 
 // measure has all workers repeat an operation for the given time.
-func (of *subject) measure(ctx context.Context, d duty, length time.Duration) (c cost, err error) {
+func (of *subject) measure(ctx context.Context, d workload, length time.Duration) (c cost, err error) {
 	before, storeBefore, err := of.cpu()
 	if err != nil {
 		return c, err
@@ -200,8 +200,8 @@ func (of *subject) cpu() (gateways, store float64, err error) {
 	return gateways, store, nil
 }
 
-// figures measures all stores and prints Markdown tables.
-func figures(ctx context.Context, s settings) error {
+// measureOperations measures all stores and prints Markdown tables.
+func measureOperations(ctx context.Context, s settings) error {
 	stores := []string{"memory", "file"}
 	for _, store := range []string{"redis", "postgres"} {
 		if missing := deployment.Missing(store); len(missing) > 0 {

@@ -21,7 +21,7 @@ func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }
 
-func histories(ctx context.Context, s settings) error {
+func checkHistories(ctx context.Context, s settings) error {
 	rules := s.rules()
 	d, err := s.deploy("\t\trefresh_token_grace " + rules.Grace.String() + "\n")
 	if err != nil {
@@ -68,7 +68,7 @@ func outages(d *deployment.Deployment, record *history.Record) (all []history.Ou
 }
 
 // live runs the clients while servers fail.
-func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *history.Record) (faults []happened, err error) {
+func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *history.Record) (faults []occurredFault, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.length)
 	defer cancel()
 	pool, client := new(grantPool), d.Client()
@@ -123,7 +123,7 @@ func (s *settings) last(d *deployment.Deployment, h *historian) error {
 }
 
 // keep copies the record and the servers' logs to the folder out.
-func (s *settings) keep(d *deployment.Deployment, operations []history.Operation, faults []happened) error {
+func (s *settings) keep(d *deployment.Deployment, operations []history.Operation, faults []occurredFault) error {
 	folder := filepath.Join("out", "replicas-"+s.store)
 	if err := os.RemoveAll(folder); err != nil {
 		return err

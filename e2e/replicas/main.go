@@ -68,7 +68,7 @@ type errMissing []string
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
 
 func run(s settings, command string) error {
-	do := map[string]func(context.Context, settings) error{"races": races, "history": histories, "figures": figures, "crowded": crowded, "serve": serve}[command]
+	do := map[string]func(context.Context, settings) error{"races": measureRaces, "history": checkHistories, "figures": measureOperations, "crowded": measureCrowded, "serve": serve}[command]
 	if do == nil {
 		return fmt.Errorf("%q is not one of races, history, figures, crowded and serve", command)
 	}

@@ -40,7 +40,7 @@ type race struct {
 // check checks the state after a race. It returns the delay until each gateway applied the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
-func races(ctx context.Context, s settings) error {
+func measureRaces(ctx context.Context, s settings) error {
 	track, err := s.openTrack(ctx, "\t\trefresh_token_grace "+graceOfRaces.String()+"\n")
 	if err != nil {
 		return err

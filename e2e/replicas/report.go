@@ -10,7 +10,7 @@ import (
 )
 
 // report prints the results of the operations, and the effect of each kind of fault on operations that need the store.
-func report(operations []history.Operation, faults []happened) {
+func report(operations []history.Operation, faults []occurredFault) {
 	fmt.Print("\n| operation | ok | refused | no answer, or 5xx | p50 | p99 | longest |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, kind := range []history.Kind{history.SignIn, history.Authorize, history.Exchange, history.Refresh, history.Revoke, history.Access} {
 		counts := map[history.Result]int{}
@@ -27,7 +27,7 @@ func report(operations []history.Operation, faults []happened) {
 		return
 	}
 	fmt.Print("\n| fault | times | without an answer, or 5xx: changes | access | longest time without a change |\n|---|--:|--:|--:|--:|\n")
-	slices.SortStableFunc(faults, func(a, b happened) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(faults, func(a, b occurredFault) int { return cmp.Compare(a.name, b.name) })
 	for len(faults) > 0 {
 		n := 1
 		for n < len(faults) && faults[n].name == faults[0].name {
@@ -42,7 +42,7 @@ func report(operations []history.Operation, faults []happened) {
 const recovery = 3 * time.Second
 
 // printFault prints the effects of a kind of fault over all its occurrences.
-func printFault(operations []history.Operation, faults []happened) {
+func printFault(operations []history.Operation, faults []occurredFault) {
 	changes, accesses := 0, 0
 	var longest time.Duration
 	for _, f := range faults {

@@ -21,14 +21,14 @@ type concept struct {
 }
 
 // with returns the code with a seventh character, padded with X.
-func (c concept) with(s seventh) concept {
+func (c concept) with(s seventhCharacter) concept {
 	code := c.code
 	if len(code) == 3 {
 		code += "."
 	}
 	return concept{
 		code:    code + strings.Repeat("X", max(0, len("A00.000")-len(code))) + s.Character,
-		display: c.display + ", " + spaced(s.Title), parent: c.code,
+		display: c.display + ", " + collapseSpaces(s.Title), parent: c.code,
 	}
 }
 
@@ -49,7 +49,7 @@ func (c concept) MarshalJSON() ([]byte, error) {
 		Property    []property    `json:"property,omitempty"`
 	}{Code: c.code, Display: c.display}
 	for _, t := range c.terms {
-		out.Designation = append(out.Designation, designation{spaced(t)})
+		out.Designation = append(out.Designation, designation{collapseSpaces(t)})
 	}
 	if c.parent != "" {
 		out.Property = append(out.Property, property{Code: "parent", Parent: c.parent})

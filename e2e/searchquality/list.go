@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
-// question is a query and its wanted codes.
-type question struct {
+// testQuery is a query and its wanted codes.
+type testQuery struct {
 	query    string
 	wanted   []string // codes; A00* is any selectable code with this prefix
 	category string
@@ -17,7 +17,7 @@ type question struct {
 }
 
 // wants reports whether a hit is wanted. A code that is not selectable is wanted only by its exact code.
-func (q *question) wants(hit expansion.Code) bool {
+func (q *testQuery) wants(hit expansion.Code) bool {
 	for _, w := range q.wanted {
 		prefix, below := strings.CutSuffix(w, "*")
 		if w == hit.Code || below && !hit.Abstract && strings.HasPrefix(hit.Code, prefix) {
@@ -30,7 +30,7 @@ func (q *question) wants(hit expansion.Code) bool {
 // list is a list of queries for one terminology.
 type list struct {
 	terminology string
-	questions   []question
+	questions   []testQuery
 }
 
 func readList(name string) (*list, error) {
@@ -59,7 +59,7 @@ func parse(text string) (*list, error) {
 		if len(columns) != 4 {
 			return nil, fmt.Errorf("line %d: %d columns, want query, codes, category and source", n+1, len(columns))
 		}
-		q := question{query: columns[0], wanted: strings.Fields(columns[1]), category: columns[2], source: columns[3]}
+		q := testQuery{query: columns[0], wanted: strings.Fields(columns[1]), category: columns[2], source: columns[3]}
 		switch {
 		case q.query == "" || len(q.wanted) == 0 || q.category == "" || q.source == "":
 			return nil, fmt.Errorf("line %d: an empty column", n+1)

@@ -24,7 +24,7 @@ type searcher struct {
 
 // answer is the result of a question.
 type answer struct {
-	question
+	testQuery
 	rank  int              // of the first wanted hit, from 1; 0 if none
 	hit   expansion.Code   // first wanted hit
 	first []expansion.Code // first page
@@ -60,7 +60,7 @@ func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expa
 }
 
 // check reports the wanted codes that are not in the value set.
-func (s *searcher) check(questions []question) error {
+func (s *searcher) check(questions []testQuery) error {
 	var wrong []error
 	for _, q := range questions {
 		for _, w := range q.wanted {
@@ -74,7 +74,7 @@ func (s *searcher) check(questions []question) error {
 	return errors.Join(wrong...)
 }
 
-func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, error) {
+func (s *searcher) askAll(ctx context.Context, questions []testQuery) ([]answer, error) {
 	answers := make([]answer, 0, len(questions))
 	for _, q := range questions {
 		a, err := s.ask(ctx, q)
@@ -87,8 +87,8 @@ func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, 
 }
 
 // ask requests a page for a question, and the complete expansion if the page has no wanted code.
-func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
-	a := answer{question: q}
+func (s *searcher) ask(ctx context.Context, q testQuery) (answer, error) {
+	a := answer{testQuery: q}
 	count := pageSize
 	page, err := s.expand(ctx, q.query, &count)
 	if err != nil {

@@ -20,8 +20,8 @@ const made = `<ICD10CM.tabular><version>2026</version><chapter><section>
  <diag><name>S72.9</name><desc>Fracture of leg</desc></diag></diag>
 </section></chapter></ICD10CM.tabular>`
 
-// madeWheel writes a package with the tabular list made.
-func madeWheel(t *testing.T) string {
+// writeTestWheel writes a package with the tabular list made.
+func writeTestWheel(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "made.whl")
 	file, err := os.Create(name)
@@ -94,11 +94,11 @@ func TestRanks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := open(t.Context(), "icd10cm", options{from: madeWheel(t), terms: tt.terms})
+			s, err := open(t.Context(), "icd10cm", options{from: writeTestWheel(t), terms: tt.terms})
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := s.ask(t.Context(), question{query: tt.query, wanted: strings.Fields(tt.wanted)})
+			a, err := s.ask(t.Context(), testQuery{query: tt.query, wanted: strings.Fields(tt.wanted)})
 			if err != nil || a.rank != tt.rank || a.total != tt.total {
 				t.Errorf("rank %d of %d, want %d of %d; %v", a.rank, a.total, tt.rank, tt.total, err)
 			}
@@ -121,7 +121,7 @@ func TestRankBeyondThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.ask(t.Context(), question{query: "fever", wanted: []string{"L"}})
+	a, err := s.ask(t.Context(), testQuery{query: "fever", wanted: []string{"L"}})
 	if err != nil || a.rank != 12 || len(a.first) != pageSize {
 		t.Errorf("rank %d after a page of %d, want 12 after 10; %v", a.rank, len(a.first), err)
 	}
@@ -149,7 +149,7 @@ func TestRun(t *testing.T) {
 		{"sums", options{sums: true}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.o.from = madeWheel(t)
+			tt.o.from = writeTestWheel(t)
 			var out strings.Builder
 			if err := run(t.Context(), &out, name, tt.o); err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRun(t *testing.T) {
 			if !strings.HasSuffix(words, "all 2 1 50% 1 50% 1 50% 0.500 0") {
 				t.Errorf("got %s", &out)
 			}
-			if strings.Contains(words, spaced(hit)) != tt.hit || strings.Contains(words, miss) != tt.miss {
+			if strings.Contains(words, collapseSpaces(hit)) != tt.hit || strings.Contains(words, miss) != tt.miss {
 				t.Errorf("got %s", &out)
 			}
 		})
@@ -169,7 +169,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := &searcher{codes: []string{"I10", "S72", "S72.9"}}
 	for wanted, right := range map[string]bool{"I10": true, "S72*": true, "S72.*": true, "I1": false, "I11*": false, "T*": false} {
-		if err := s.check([]question{{wanted: []string{wanted}}}); (err == nil) != right {
+		if err := s.check([]testQuery{{wanted: []string{wanted}}}); (err == nil) != right {
 			t.Errorf("%s: %v", wanted, err)
 		}
 	}
@@ -178,11 +178,11 @@ func TestCheck(t *testing.T) {
 func TestSums(t *testing.T) {
 	t.Parallel()
 	answers := []answer{
-		{question: question{category: "lay"}, rank: 1, total: 5},
-		{question: question{category: "typo"}, rank: 4, total: 5},
-		{question: question{category: "lay"}, rank: 2, total: 5},
-		{question: question{category: "lay"}, rank: 40, total: 50},
-		{question: question{category: "typo"}},
+		{testQuery: testQuery{category: "lay"}, rank: 1, total: 5},
+		{testQuery: testQuery{category: "typo"}, rank: 4, total: 5},
+		{testQuery: testQuery{category: "lay"}, rank: 2, total: 5},
+		{testQuery: testQuery{category: "lay"}, rank: 40, total: 50},
+		{testQuery: testQuery{category: "typo"}},
 	}
 	want := []sum{
 		{category: "lay", queries: 3, first: 1, three: 2, ten: 2, reciprocal: 1.5},

@@ -19,15 +19,15 @@ type tabular struct {
 
 // diagnosis is a code of the tabular list with its child codes.
 type diagnosis struct {
-	Code      string      `xml:"name"`
-	Title     string      `xml:"desc"`
-	Terms     []string    `xml:"inclusionTerm>note"`
-	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // apply to child codes, too
-	Diagnoses []diagnosis `xml:"diag"`
+	Code      string             `xml:"name"`
+	Title     string             `xml:"desc"`
+	Terms     []string           `xml:"inclusionTerm>note"`
+	Sevenths  []seventhCharacter `xml:"sevenChrDef>extension"` // apply to child codes, too
+	Diagnoses []diagnosis        `xml:"diag"`
 }
 
-// seventh is a seventh character, which the tabular list does not repeat for each code.
-type seventh struct {
+// seventhCharacter is a seventh character, which the tabular list does not repeat for each code.
+type seventhCharacter struct {
 	Character string `xml:"char,attr"`
 	Title     string `xml:",chardata"`
 }
@@ -55,12 +55,12 @@ func (t *tabular) concepts(valid map[string]bool) []concept {
 }
 
 // appendTo appends the code and its child codes.
-func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventh, valid map[string]bool) []concept {
+func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventhCharacter, valid map[string]bool) []concept {
 	if len(d.Sevenths) > 0 {
 		sevenths = d.Sevenths
 	}
 	at := len(all)
-	all = append(all, concept{code: strings.TrimSpace(d.Code), display: spaced(d.Title), parent: parent, terms: d.Terms})
+	all = append(all, concept{code: strings.TrimSpace(d.Code), display: collapseSpaces(d.Title), parent: parent, terms: d.Terms})
 	for i := range d.Diagnoses {
 		all = d.Diagnoses[i].appendTo(all, all[at].code, sevenths, valid)
 	}
@@ -75,5 +75,5 @@ func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventh, v
 	return all
 }
 
-// spaced returns text with single spaces between its words.
-func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
+// collapseSpaces returns text with single spaces between its words.
+func collapseSpaces(text string) string { return strings.Join(strings.Fields(text), " ") }

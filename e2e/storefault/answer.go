@@ -26,9 +26,9 @@ var changes = []change{
 	{"Delete", "old", store.Call{Op: store.Delete}, "", ""},
 }
 
-// answerLost checks that a change succeeds and is made once although the response to the first one or two attempts is
+// responseLost checks that a change succeeds and is made once although the response to the first one or two attempts is
 // lost.
-func answerLost(t *testing.T, n *Network) {
+func responseLost(t *testing.T, n *Network) {
 	for _, c := range changes {
 		for lost := range 3 {
 			key := fmt.Sprintf("%s:%d", c.name, lost)
@@ -44,8 +44,8 @@ func answerLost(t *testing.T, n *Network) {
 			if c.found != "" && string(call.Value) != c.found {
 				t.Errorf("%s found %q, want %q", c.name, call.Value, c.found)
 			}
-			wantThere(t, n.Direct, key, c.after)
-			wantThere(t, n.Direct, "count:"+key, "x")
+			checkEntry(t, n.Direct, key, c.after)
+			checkEntry(t, n.Direct, "count:"+key, "x")
 		}
 	}
 }
@@ -57,8 +57,8 @@ func prepare(t *testing.T, n *Network, key, value string) {
 	}
 }
 
-// wantThere checks an entry; "" means that it does not exist.
-func wantThere(t *testing.T, s store.Store, key, want string) {
+// checkEntry checks an entry; "" means that it does not exist.
+func checkEntry(t *testing.T, s store.Store, key, want string) {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -69,9 +69,9 @@ func wantThere(t *testing.T, s store.Store, key, want string) {
 	}
 }
 
-// answerLostMeanwhile changes the entry through another gateway before the change is resent: the change succeeds, and
+// responseLostMeanwhile changes the entry through another gateway before the change is resent: the change succeeds, and
 // the other change stays.
-func answerLostMeanwhile(t *testing.T, n *Network) {
+func responseLostMeanwhile(t *testing.T, n *Network) {
 	for _, c := range changes {
 		key := "meanwhile:" + c.name
 		prepare(t, n, key, c.before)
@@ -93,7 +93,7 @@ func answerLostMeanwhile(t *testing.T, n *Network) {
 		if c.found != "" && string(call.Value) != c.found {
 			t.Errorf("%s found %q, want %q", c.name, call.Value, c.found)
 		}
-		wantThere(t, n.Direct, key, other)
+		checkEntry(t, n.Direct, key, other)
 	}
 }
 

@@ -18,7 +18,7 @@ type follower struct {
 }
 
 // follow runs a follower until the end of the test.
-func follow(t *testing.T, s store.Shared) *follower {
+func follow(t *testing.T, s store.SharedStore) *follower {
 	f := &follower{values: map[string]string{}}
 	ctx, end := context.WithCancel(context.Background())
 	done, began := make(chan struct{}), make(chan struct{})

@@ -20,10 +20,10 @@ type Suite struct {
 
 // A Network is a store with connections that can be disrupted.
 type Network struct {
-	Store   store.Shared  // connected through the proxy; it follows the kind revoked
-	Direct  store.Shared  // the same store, connected directly
-	Proxy   *Proxy        // disrupts connections
-	Timeout time.Duration // timeout of the store's calls
+	Store   store.SharedStore // connected through the proxy; it follows the kind revoked
+	Direct  store.SharedStore // the same store, connected directly
+	Proxy   *Proxy            // disrupts connections
+	Timeout time.Duration     // timeout of the store's calls
 
 	// Stop kills the server like kill -9; Start restarts it with its data. Nil: these tests are skipped.
 	Stop, Start func()
@@ -35,23 +35,23 @@ func (s Suite) Run(t *testing.T) {
 		name string
 		test func(*testing.T, *Network)
 	}{
-		{"an answer is lost", answerLost},
-		{"an answer is lost, and others change the entry", answerLostMeanwhile},
+		{"an answer is lost", responseLost},
+		{"an answer is lost, and others change the entry", responseLostMeanwhile},
 		{"a change that is announced is lost", announcementLost},
-		{"no answer comes", noAnswer},
-		{"no answer comes to many", noAnswerToMany},
-		{"the caller does not wait", callerLeaves},
-		{"a change without an answer", changeUnknown},
+		{"no answer comes", noResponse},
+		{"no answer comes to many", noResponseToMany},
+		{"the caller does not wait", callerCancels},
+		{"a change without an answer", changeWithoutResponse},
 		{"idle connections are cut", idleCut},
-		{"answers come late", answersLate},
-		{"connections are refused", refused},
+		{"answers come late", lateResponse},
+		{"connections are refused", connectionRefused},
 		{"a follower is cut off", followerCut},
 		{"a follower hears nothing", followerSilent},
 		{"the server restarts", restart},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := s.New(t)
-			warm(t, n)
+			establishConnection(t, n)
 			tt.test(t, n)
 		})
 	}
@@ -63,8 +63,8 @@ const long = time.Hour
 // slack is how much longer than its timeout a call may take on a busy machine.
 const slack = time.Second
 
-// warm establishes the connection, so that the next response is that of a call.
-func warm(t *testing.T, n *Network) {
+// establishConnection establishes the connection, so that the next response is that of a call.
+func establishConnection(t *testing.T, n *Network) {
 	t.Helper()
 	must(t, n.Store.Put(t.Context(), "warm:1", []byte("v"), long))
 	_, err := n.Store.Take(t.Context(), "warm:1")
@@ -113,7 +113,7 @@ func (n *Network) wantBack(t *testing.T) {
 	}
 }
 
-func noAnswer(t *testing.T, n *Network) {
+func noResponse(t *testing.T, n *Network) {
 	n.Proxy.SetSilent(true)
 	for name, call := range methods(t.Context(), n.Store) {
 		n.wantUnavailable(t, name, call)
@@ -122,7 +122,7 @@ func noAnswer(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-func noAnswerToMany(t *testing.T, n *Network) {
+func noResponseToMany(t *testing.T, n *Network) {
 	n.Proxy.SetSilent(true)
 	var all sync.WaitGroup
 	for i := range 200 {
@@ -135,8 +135,8 @@ func noAnswerToMany(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// callerLeaves cancels the caller's context before the store's timeout: the error is that of the context.
-func callerLeaves(t *testing.T, n *Network) {
+// callerCancels cancels the caller's context before the store's timeout: the error is that of the context.
+func callerCancels(t *testing.T, n *Network) {
 	n.Proxy.SetSilent(true)
 	ctx, cancel := context.WithTimeout(t.Context(), n.Timeout/10)
 	defer cancel()
@@ -157,8 +157,8 @@ func callerLeaves(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// changeUnknown reads the entries after a change without a response: it was made completely or not at all.
-func changeUnknown(t *testing.T, n *Network) {
+// changeWithoutResponse reads the entries after a change without a response: it was made completely or not at all.
+func changeWithoutResponse(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "code:1", []byte("v"), long))
 	n.Proxy.SetSilent(true)
 	n.wantUnavailable(t, "Do", func() error {
@@ -185,7 +185,7 @@ func idleCut(t *testing.T, n *Network) {
 	}
 }
 
-func answersLate(t *testing.T, n *Network) {
+func lateResponse(t *testing.T, n *Network) {
 	n.Proxy.SetDelay(n.Timeout / 8)
 	defer n.Proxy.SetDelay(0)
 	must(t, n.Store.Add(t.Context(), "late:1", []byte("v"), long))
@@ -193,7 +193,7 @@ func answersLate(t *testing.T, n *Network) {
 	must(t, err)
 }
 
-func refused(t *testing.T, n *Network) {
+func connectionRefused(t *testing.T, n *Network) {
 	n.Proxy.SetRefusing(true)
 	for name, call := range methods(t.Context(), n.Store) {
 		n.wantUnavailable(t, name, call)
@@ -213,7 +213,7 @@ func restart(t *testing.T, n *Network) {
 	}
 	n.Start()
 	n.wantBack(t)
-	wantThere(t, n.Store, "kept:1", "v")
+	checkEntry(t, n.Store, "kept:1", "v")
 	if _, err := n.Store.Take(t.Context(), "kept:1"); err != nil {
 		t.Errorf("Take after the restart: %v", err)
 	}

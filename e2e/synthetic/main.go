@@ -61,13 +61,13 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 		float64(size)/1e6, time.Since(start).Seconds())
 	memory()
 	h := &api.Handler{Library: l, Limits: expansion.Limits{Entries: cs.Concepts}}
-	if err := whole(h, cs.URL+"/all"); err != nil {
+	if err := measureFullExpansion(h, cs.URL+"/all"); err != nil {
 		return err
 	}
-	if err := typing(h, cs, workers); err != nil {
+	if err := measureTyping(h, cs, workers); err != nil {
 		return err
 	}
-	if err := repeated(h, "is-a, count=20", workers, "url", cs.URL+"/tree", "count", "20"); err != nil {
+	if err := measureRepeated(h, "is-a, count=20", workers, "url", cs.URL+"/tree", "count", "20"); err != nil {
 		return err
 	}
 	memory()
@@ -113,8 +113,8 @@ func memory() {
 	fmt.Printf("heap: %d kB\n", m.HeapAlloc/1000)
 }
 
-// ask sends one request.
-func ask(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
+// sendRequest sends one request.
+func sendRequest(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		values.Set(pairs[i], pairs[i+1])
@@ -135,13 +135,13 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// whole measures an unpaged expansion: the first one, and repeated ones.
-func whole(h *api.Handler, valueSet string) error {
+// measureFullExpansion measures an unpaged expansion: the first one, and repeated ones.
+func measureFullExpansion(h *api.Handler, valueSet string) error {
 	for _, name := range []string{"unpaged expansion, first time", "unpaged expansion", "unpaged expansion"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		w, start := &counter{header: http.Header{}}, time.Now()
-		if err := ask(h, w, "url", valueSet); err != nil {
+		if err := sendRequest(h, w, "url", valueSet); err != nil {
 			return err
 		}
 		took := time.Since(start)
@@ -152,13 +152,13 @@ func whole(h *api.Handler, valueSet string) error {
 	return nil
 }
 
-// typing measures the prefixes of typed words, by their length.
-func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
+// measureTyping measures the prefixes of typed words, by their length.
+func measureTyping(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	fmt.Println("| letters | p50 | p99 | max | entries on average |\n|---|---|---|---|---|")
 	var all []string
 	for length := 1; length <= 10; length++ {
 		var filters []string
-		for _, typed := range cs.Typed(1000) {
+		for _, typed := range cs.SearchTexts(1000) {
 			if runes := []rune(typed); len(runes) >= length {
 				filters = append(filters, string(runes[:length]))
 			}
@@ -167,13 +167,13 @@ func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 		found := 0
 		for _, filter := range filters[:min(50, len(filters))] {
 			w := httptest.NewRecorder()
-			if err := ask(h, w, "url", cs.URL+"/all", "filter", filter, "count", "20"); err != nil {
+			if err := sendRequest(h, w, "url", cs.URL+"/all", "filter", filter, "count", "20"); err != nil {
 				return err
 			}
 			found += bytes.Count(w.Body.Bytes(), []byte(`"code":`))
 		}
 		t, err := run(workers, 200*workers, func(i int) error {
-			return ask(h, &counter{header: http.Header{}}, "url", cs.URL+"/all", "filter", filters[i%len(filters)], "count", "20")
+			return sendRequest(h, &counter{header: http.Header{}}, "url", cs.URL+"/all", "filter", filters[i%len(filters)], "count", "20")
 		})
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	}
 	start := time.Now()
 	for _, filter := range all {
-		if err := ask(h, &counter{header: http.Header{}}, "url", cs.URL+"/all", "filter", filter, "count", "20"); err != nil {
+		if err := sendRequest(h, &counter{header: http.Header{}}, "url", cs.URL+"/all", "filter", filter, "count", "20"); err != nil {
 			return err
 		}
 	}
@@ -190,9 +190,9 @@ func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	return nil
 }
 
-// repeated measures repetitions of one request.
-func repeated(h *api.Handler, name string, workers int, pairs ...string) error {
-	t, err := run(workers, 1000*workers, func(int) error { return ask(h, &counter{header: http.Header{}}, pairs...) })
+// measureRepeated measures repetitions of one request.
+func measureRepeated(h *api.Handler, name string, workers int, pairs ...string) error {
+	t, err := run(workers, 1000*workers, func(int) error { return sendRequest(h, &counter{header: http.Header{}}, pairs...) })
 	if err != nil {
 		return err
 	}

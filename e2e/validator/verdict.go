@@ -24,8 +24,8 @@ type issue struct {
 	Expression []string
 }
 
-// answers is the Bundle that the validator writes: an OperationOutcome for each file, with the file name in an extension.
-type answers struct {
+// validatorOutput is the Bundle that the validator writes: an OperationOutcome for each file, with the file name in an extension.
+type validatorOutput struct {
 	Entry []struct {
 		Resource struct {
 			Extension []struct{ URL, ValueString string }
@@ -41,7 +41,7 @@ func verdicts(file, origin string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var a answers
+	var a validatorOutput
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 		return 0, err
 	}
 	for _, file := range files {
-		ok, err := asExpected(file, said[filepath.Base(file)])
+		ok, err := matchesExpectation(file, said[filepath.Base(file)])
 		if err != nil {
 			return 0, err
 		}
@@ -79,8 +79,8 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 	return wrong, printRequests(g)
 }
 
-// asExpected compares and stores the messages for one file.
-func asExpected(file, said string) (bool, error) {
+// matchesExpectation compares and stores the messages for one file.
+func matchesExpectation(file, said string) (bool, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ".json")
 	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
 		return false, err

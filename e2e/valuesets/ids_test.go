@@ -19,7 +19,7 @@ import (
 const terminologyPackage = "../node/packages/hl7.terminology.r4-7.0.1.tgz"
 
 // Every value set is found by search, and can be read and expanded by its id, as cqframework's terminology provider does.
-func TestFoundAndByID(t *testing.T) {
+func TestSearchAndReadByID(t *testing.T) {
 	if _, err := os.Stat(terminologyPackage); err != nil {
 		t.Skip(err)
 	}
@@ -47,16 +47,16 @@ func TestFoundAndByID(t *testing.T) {
 	}
 }
 
-// answer is the part of a response that identifies its content.
-type answer struct {
+// responseContent is the part of a response that identifies its content.
+type responseContent struct {
 	ResourceType, ID, URL, Version string
-	Entry                          []struct{ Resource answer }
+	Entry                          []struct{ Resource responseContent }
 }
 
-func (a answer) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
+func (a responseContent) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
 
 // ask calls a handler. Errors return an empty answer.
-func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a answer) {
+func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a responseContent) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	if err := operation(w, httptest.NewRequest(http.MethodGet, path, nil)); err != nil {

@@ -17,23 +17,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// buffers is a pool of response buffers.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
+// bufferPool is a pool of response buffers.
+var bufferPool = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
 // putBuffer returns a buffer to the pool unless it is too large.
 func putBuffer(buffer *[]byte) {
 	if cap(*buffer) <= 1<<20 {
-		buffers.Put(buffer)
+		bufferPool.Put(buffer)
 	}
 }
 
-// respond writes an expansion, or 304 Not Modified.
-func respond(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Request, f format) error {
+// writeExpansion writes an expansion, or 304 Not Modified.
+func writeExpansion(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
-		header["Vary"] = varying
+		header["Vary"] = varyAccept
 	} else {
-		header.Add("Vary", varying[0])
+		header.Add("Vary", varyAccept[0])
 	}
 	if r.Method != http.MethodPost {
 		tag := w.Tag(f.xml, f.pretty)
@@ -43,18 +43,18 @@ func respond(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Re
 			return nil
 		}
 	}
-	buffer := buffers.Get().(*[]byte)
+	buffer := bufferPool.Get().(*[]byte)
 	defer putBuffer(buffer)
 	if large && f == (format{}) && r.Method != http.MethodHead {
-		header["Content-Type"] = fhirJSON
+		header["Content-Type"] = contentTypeJSON
 		return w.WriteTo(rw, buffer)
 	}
 	*buffer = w.Append((*buffer)[:0])
 	return f.write(rw, r, *buffer)
 }
 
-// streamed is the minimum number of entries of a response that is streamed.
-const streamed = 4096
+// minStreamedEntries is the minimum number of entries of a response that is streamed.
+const minStreamedEntries = 4096
 
 // matchesTag reports whether If-None-Match contains a tag (RFC 9110 §13.1.2).
 func matchesTag(header, tag string) bool {
@@ -85,8 +85,8 @@ func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err 
 		switch in := &inputs[i]; in.Name {
 		case "_format":
 			kind := negotiation.FormatName(in.Value)
-			named, known := negotiation.FormatOf(kind)
-			switch f.xml = named == negotiation.XML; {
+			isFHIR, known := negotiation.FormatOf(kind)
+			switch f.xml = isFHIR == negotiation.XML; {
 			case kind == "":
 				continue // an empty value counts as absent
 			case known && !f.xml:
@@ -129,19 +129,19 @@ func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 		if body, err = negotiation.AppendXML(nil, body); err != nil {
 			err = fmt.Errorf("writing the answer as XML: %w", err)
 		}
-		return fhirXML, body, err
+		return contentTypeXML, body, err
 	case f.pretty:
 		value := jsontext.Value(body)
 		if err = value.Indent(); err != nil {
 			err = fmt.Errorf("indenting the answer: %w", err)
 		}
-		return fhirJSON, value, err
+		return contentTypeJSON, value, err
 	}
-	return fhirJSON, body, nil
+	return contentTypeJSON, body, nil
 }
 
-// provisional converts the provisional response of an error from JSON.
-func (f format) provisional(err error) error {
+// encodeProvisional converts the provisional response of an error from JSON.
+func (f format) encodeProvisional(err error) error {
 	e, ok := errors.AsType[*outcome.Error](err)
 	if !ok || e.Provisional == nil {
 		return err
@@ -156,7 +156,7 @@ func (f format) provisional(err error) error {
 
 // Header values shared by many responses; must not be modified.
 var (
-	varying  = []string{"Accept, Accept-Language"}
-	fhirJSON = []string{"application/fhir+json"}
-	fhirXML  = []string{"application/fhir+xml"}
+	varyAccept      = []string{"Accept, Accept-Language"}
+	contentTypeJSON = []string{"application/fhir+json"}
+	contentTypeXML  = []string{"application/fhir+xml"}
 )

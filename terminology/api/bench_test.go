@@ -44,7 +44,7 @@ func BenchmarkExpandActCodeOneLetter(b *testing.B) {
 	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode", "filter", "m", "count", "20")
 }
 
-func BenchmarkExpandActCodeWhole(b *testing.B) {
+func BenchmarkExpandActCodeUnpaged(b *testing.B) {
 	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode")
 }
 

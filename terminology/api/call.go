@@ -39,23 +39,23 @@ type Call struct {
 	library *terminology.Library // library that serves the request
 }
 
-func (h *Handler) begin(r *http.Request) *Call {
-	l := h.now()
-	return &Call{Request: r, handler: h, library: l, Budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.AcquireSlot)}
+func (h *Handler) newCall(r *http.Request) *Call {
+	l := h.currentLibrary()
+	return &Call{Request: r, handler: h, library: l, Budget: budget.New(r.Context(), l.Definitions().Bounds.VisitedCodes, h.AcquireSlot)}
 }
 
-func (c *Call) read(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+func (c *Call) readRequest(w http.ResponseWriter, bodyParameter string) ([]parameters.Input, error) {
 	switch c.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
-		return c.readInputs(w, bare)
+		return c.readInputs(w, bodyParameter)
 	}
 	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
 
-// instance returns the type and ID in a path [base]/Type/id/$operation, or "".
-func instance(path string) (kind, id string) {
+// parseInstancePath returns the type and ID in a path [base]/Type/id/$operation, or "".
+func parseInstancePath(path string) (kind, id string) {
 	path = path[:max(0, strings.LastIndexByte(path, '/'))]
-	if kind, id = typeAndID(path); !definitions.IsResourceType(kind) {
+	if kind, id = parseTypeAndID(path); !definitions.IsResourceType(kind) {
 		return "", ""
 	}
 	return kind, id
@@ -71,18 +71,18 @@ func (c *Call) readParameters(p *Parameters, inputs []parameters.Input) error {
 	if err := p.read(inputs); err != nil {
 		return err
 	}
-	p.get = c.Method != http.MethodPost
-	_, p.ID = instance(c.URL.Path)
-	p.Language.Accept = negotiation.Languages(c.Header["Accept-Language"])
-	p.cacheKey, p.cached = cacheKey(c, p.cacheID)
+	p.isGET = c.Method != http.MethodPost
+	_, p.ID = parseInstancePath(c.URL.Path)
+	p.Language.Accept = negotiation.NormalizeLanguages(c.Header["Accept-Language"])
+	p.cacheKey, p.hasCacheKey = cacheKey(c, p.cacheID)
 	p.Limits = c.handler.Limits
-	p.Limits.Entries = c.limit()
+	p.Limits.Entries = c.maxCodes()
 	return nil
 }
 
-// limit returns the maximum number of codes in the response. X-Too-Costly-Threshold lowers it, so that clients can test
+// maxCodes returns the maximum number of codes in the response. X-Too-Costly-Threshold lowers it, so that clients can test
 // the error.
-func (c *Call) limit() int {
+func (c *Call) maxCodes() int {
 	limit := c.handler.Limits.MaxEntries()
 	if header := c.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
@@ -92,28 +92,28 @@ func (c *Call) limit() int {
 	return limit
 }
 
-// Library returns l with the resources of the request.
-func (c *Call) Library(l *terminology.Library, p *Parameters) (*terminology.Library, error) {
-	if len(p.Resources) == 0 && !p.cached {
+// WithRequestResources returns l with the resources of the request.
+func (c *Call) WithRequestResources(l *terminology.Library, p *Parameters) (*terminology.Library, error) {
+	if len(p.Resources) == 0 && !p.hasCacheKey {
 		return l, nil
 	}
-	if err := c.Budget.Read(sizeOf(p.Resources)); err != nil {
+	if err := c.Budget.ChargeRead(totalSize(p.Resources)); err != nil {
 		return nil, err
 	}
 	if len(p.Resources) > maxResources {
 		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", maxResources)}
 	}
-	if !p.cached {
-		return l.With(p.Resources...)
+	if !p.hasCacheKey {
+		return l.WithResources(p.Resources...)
 	}
-	return c.handler.remembered.library(l, p.cacheKey, p.Resources, &c.Budget)
+	return c.handler.resourceCache.libraryFor(l, p.cacheKey, p.Resources, &c.Budget)
 }
 
 func (c *Call) expand(l *terminology.Library, p *Parameters) (*expansion.Expansion, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	l, err := c.Library(l, p)
+	l, err := c.WithRequestResources(l, p)
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +129,11 @@ func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
 		return key, false
 	}
-	return sha256.Sum256([]byte(id + "\x00" + c.holder())), true
+	return sha256.Sum256([]byte(id + "\x00" + c.senderID())), true
 }
 
-// holder identifies the sender by the credentials, otherwise by the principal.
-func (c *Call) holder() string {
+// senderID identifies the sender by the credentials, otherwise by the principal.
+func (c *Call) senderID() string {
 	if len(c.Header["Authorization"]) > 0 || c.handler.Principal == nil {
 		return c.Header.Get("Authorization")
 	}
@@ -143,11 +143,11 @@ func (c *Call) holder() string {
 // fetchInstance returns the library with the resource that the path identifies. If definitions are fetched, IDs are
 // those of the source first and of the library second.
 func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
-	kind, id := instance(c.URL.Path)
-	if id == "" || c.handler.Fetched == nil {
+	kind, id := parseInstancePath(c.URL.Path)
+	if id == "" || c.handler.FetchedDefinitions == nil {
 		return l, nil
 	}
-	return c.handler.Fetched.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
+	return c.handler.FetchedDefinitions.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
 }
 
 // Fetch calls try with a library, and repeats it after fetching missing definitions as long as there are new ones. try
@@ -158,12 +158,12 @@ func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library
 		return *new(T), err
 	}
 	for round := 0; ; round++ {
-		result, missed, err := try(l)
-		if c.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {
+		result, newlyMissing, err := try(l)
+		if c.handler.FetchedDefinitions == nil || len(newlyMissing) == 0 || round == terminology.MaxFetches {
 			return result, err
 		}
 		c.Budget.ReleaseSlot()
-		more, failure := c.handler.Fetched.Complete(c.Context(), missed)
+		more, failure := c.handler.FetchedDefinitions.Complete(c.Context(), newlyMissing)
 		if failure != nil {
 			return *new(T), failure
 		}
@@ -174,8 +174,8 @@ func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library
 	}
 }
 
-// MissingIn returns the missing definitions that caused an error.
-func MissingIn(err error) []outcome.Missing {
+// MissingDefinitions returns the missing definitions that caused an error.
+func MissingDefinitions(err error) []outcome.Missing {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok && failed.Provisional == nil {
 		return failed.Missing
 	}
@@ -184,9 +184,9 @@ func MissingIn(err error) []outcome.Missing {
 
 // readInputs reads the parameters of the query string and of the body of a POST. The body is a form, a Parameters
 // resource in JSON or XML, or another resource, which becomes the value of the parameter bare.
-func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+func (c *Call) readInputs(w http.ResponseWriter, bodyParameter string) ([]parameters.Input, error) {
 	r := c.Request
-	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	inputs, err := parameters.ParseQuery(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
 		return inputs, err
 	}
@@ -194,24 +194,24 @@ func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Inpu
 	if err != nil || len(body) == 0 {
 		return inputs, err
 	}
-	if err := c.Budget.Read(len(body)); err != nil {
+	if err := c.Budget.ChargeRead(len(body)); err != nil {
 		return nil, err
 	}
-	return parameters.AddBody(inputs, r.Header.Get("Content-Type"), body, bare)
+	return parameters.AppendBody(inputs, r.Header.Get("Content-Type"), body, bodyParameter)
 }
 
-// maxTrusted is the maximum memory allocated for a Content-Length before its body arrives, in bytes.
-const maxTrusted = 256 << 10
+// maxPreallocated is the maximum memory allocated for a Content-Length before its body arrives, in bytes.
+const maxPreallocated = 256 << 10
 
 // readBody reads the body of a POST and restores it, because the request may be forwarded.
 func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= maxBody {
-		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)
+		body.Grow(min(int(n), maxPreallocated) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(maxBody)}
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.FormatSize(maxBody)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}
@@ -233,10 +233,10 @@ type Parameters struct {
 	// Resources are the definitions sent with the request (tx-resource).
 	Resources []jsontext.Value
 
-	cacheID  string
-	cacheKey [sha256.Size]byte
-	cached   bool // whether cacheKey is set
-	get      bool // GET returns a list unless a tree is requested, and always an offset (interface.md)
+	cacheID     string
+	cacheKey    [sha256.Size]byte
+	hasCacheKey bool // whether cacheKey is set
+	isGET       bool // GET returns a list unless a tree is requested, and always an offset (interface.md)
 }
 
 // read reads the parameters. It ignores unknown ones, as R4 specifies for operations.
@@ -315,77 +315,77 @@ func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 
 // resourceCache caches libraries with the resources that requests sent under a cache-id.
 type resourceCache struct {
-	most  int64 // maximum bytes of JSON; their libraries need several times as much; default: 16 MiB
-	mu    sync.Mutex
-	items boundedcache.Cache[[sha256.Size]byte, *remembered]
+	maxBytes int64 // maximum bytes of JSON; their libraries need several times as much; default: 16 MiB
+	mu       sync.Mutex
+	items    boundedcache.Cache[[sha256.Size]byte, *cachedResources]
 }
 
-// remembered contains the resources sent under a cache-id.
-type remembered struct {
+// cachedResources contains the resources sent under a cache-id.
+type cachedResources struct {
 	resources []jsontext.Value
-	known     map[[sha256.Size]byte]bool // hashes of the resources
-	laid
+	hashes    map[[sha256.Size]byte]bool // hashes of the resources
+	overlay
 	size int64
 }
 
-// laid is a library with resources on top of a base library.
-type laid struct{ base, library *terminology.Library }
+// overlay is a library with resources on top of a base library.
+type overlay struct{ base, library *terminology.Library }
 
 const maxCacheIDs = 200
 
-// library returns a library with all resources sent under a key so far.
-func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
+// libraryFor returns a library with all resources sent under a key so far.
+func (c *resourceCache) libraryFor(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
 	for {
-		item, known, fresh := c.look(key, sent)
-		if len(fresh) == 0 && known.library != nil && known.base == base {
-			return known.library, nil
+		item, existing, fresh := c.lookUp(key, sent)
+		if len(fresh) == 0 && existing.library != nil && existing.base == base {
+			return existing.library, nil
 		}
 		resources := append(slices.Clip(item.resources), fresh...)
-		if err := b.Read(sizeOf(resources)); err != nil {
+		if err := b.ChargeRead(totalSize(resources)); err != nil {
 			return nil, err
 		}
-		library, err := base.With(resources...) // without holding the lock
-		if err != nil || c.add(key, item, known, laid{base, library}, fresh) {
+		library, err := base.WithResources(resources...) // without holding the lock
+		if err != nil || c.add(key, item, existing, overlay{base, library}, fresh) {
 			return library, err
 		}
 	}
 }
 
-// look returns the item of a key, its current library, and the resources that are new.
-func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, current laid, fresh []jsontext.Value) {
+// lookUp returns the item of a key, its current library, and the resources that are new.
+func (c *resourceCache) lookUp(key [sha256.Size]byte, sent []jsontext.Value) (item *cachedResources, current overlay, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	item, found := c.items.Get(key)
 	if !found {
-		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
+		item = &cachedResources{hashes: make(map[[sha256.Size]byte]bool)}
 	}
-	fresh = slices.DeleteFunc(slices.Clone(sent), func(resource jsontext.Value) bool { return item.known[sha256.Sum256(resource)] })
-	return item, item.laid, fresh
+	fresh = slices.DeleteFunc(slices.Clone(sent), func(resource jsontext.Value) bool { return item.hashes[sha256.Sum256(resource)] })
+	return item, item.overlay, fresh
 }
 
 // add adds resources and the library that contains them to an item. It returns false if another request has changed the
 // item concurrently. Resources beyond the limit are not stored.
-func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value) bool {
+func (c *resourceCache) add(key [sha256.Size]byte, item *cachedResources, existing, now overlay, fresh []jsontext.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held, found := c.items.Get(key); item.laid != known || found && held != item {
+	if cached, found := c.items.Get(key); item.overlay != existing || found && cached != item {
 		return false
 	}
-	size, limit := int64(sizeOf(fresh)), cmp.Or(c.most, 16<<20)
+	size, limit := int64(totalSize(fresh)), cmp.Or(c.maxBytes, 16<<20)
 	if item.size+size > limit {
 		return true
 	}
 	for _, resource := range fresh {
-		item.known[sha256.Sum256(resource)] = true
+		item.hashes[sha256.Sum256(resource)] = true
 	}
 	item.resources = append(slices.Clip(item.resources), fresh...)
-	item.laid, item.size = now, item.size+size
+	item.overlay, item.size = now, item.size+size
 	c.items.MaxEntries, c.items.MaxCost = maxCacheIDs, limit
 	c.items.Put(key, item, item.size)
 	return true
 }
 
-func sizeOf(resources []jsontext.Value) (size int) {
+func totalSize(resources []jsontext.Value) (size int) {
 	for _, resource := range resources {
 		size += len(resource)
 	}

@@ -18,7 +18,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
 	}
-	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	inputs, err := parameters.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -26,13 +26,13 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return f.write(w, r, capabilities(h.now()).AppendJSON(nil))
+	return f.write(w, r, capabilities(h.currentLibrary()).AppendJSON(nil))
 }
 
 // capabilities returns the capabilities of a library with the registered operations.
 func capabilities(l *terminology.Library) *terminology.Capabilities {
 	c := l.Capabilities()
-	for _, o := range registered {
+	for _, o := range registeredOperations {
 		if o.Capability != "" {
 			c.Operations = append(c.Operations, o.Capability)
 		}
@@ -57,7 +57,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 			return outcome.BadRequest("invalid", "the parameter mode must be full, normative or terminology")
 		}
 	}
-	return f.write(w, r, h.capabilityStatement(address(r)))
+	return f.write(w, r, h.capabilityStatement(requestURL(r)))
 }
 
 // Versions serves [base]/$versions with the FHIR version, 4.0. See [Handler.Expand] for responses and errors.
@@ -80,7 +80,7 @@ type restResource struct {
 // restResources returns the resource types with their interactions and operations.
 func restResources() []restResource {
 	list := []restResource{{kind: "CodeSystem", interaction: readAndSearch}, {kind: "ConceptMap"}, {kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand"}}}
-	for _, o := range registered {
+	for _, o := range registeredOperations {
 		if i := slices.IndexFunc(list, func(x restResource) bool { return x.kind == o.Type }); i >= 0 && !o.IsExtension {
 			list[i].operations = append(list[i].operations, o.Name)
 		}
@@ -96,11 +96,11 @@ const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"
 // capabilityStatement returns the CapabilityStatement for the given metadata URL.
 func (h *Handler) capabilityStatement(address string) []byte {
 	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
-	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
+	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testSuiteVersion+`"`), ',')
 	dst = append(appendFeature(dst, "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter", `"valueBoolean":true`), ']')
 	dst = fhirjson.AppendMember(dst, "url", address)
 	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
-	dst = append(h.now().Definitions().Loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	dst = append(h.currentLibrary().Definitions().Loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
 	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
 	dst = fhirjson.AppendMember(dst, "version", h.Statement.Version)
 	if !h.Statement.Released.IsZero() {
@@ -108,7 +108,7 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	}
 	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
 	dst = append(fhirjson.AppendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
-	dst = append(append(dst, `,"fhirVersion":"4.0.1","format":`...), formats()...)
+	dst = append(append(dst, `,"fhirVersion":"4.0.1","format":`...), supportedFormats()...)
 	dst = append(dst, `,"rest":[{"mode":"server"`...)
 	dst = h.appendSecurity(dst)
 	list := fhirjson.Array{Name: "resource"}
@@ -119,8 +119,8 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	return append(dst, `}]}`...)
 }
 
-// formats returns the formats that this build supports.
-func formats() string {
+// supportedFormats returns the formats that this build supports.
+func supportedFormats() string {
 	if negotiation.HasXML() {
 		return `["application/fhir+json","application/fhir+xml","json","xml"]`
 	}
@@ -141,8 +141,8 @@ func (h *Handler) appendSecurity(dst []byte) []byte {
 	return append(dst, `]}`...)
 }
 
-// testVersion is the version of the HL7 terminology ecosystem tests that this package passes.
-const testVersion = "1.9.3"
+// testSuiteVersion is the version of the HL7 terminology ecosystem tests that this package passes.
+const testSuiteVersion = "1.9.3"
 
 // appendFeature appends the extension for a feature of the HL7 terminology ecosystem.
 func appendFeature(dst []byte, definition, value string) []byte {

@@ -13,10 +13,14 @@ const (
 )
 
 // SetMostRemembered sets the maximum size of resources cached by cache-id, in bytes.
-func (h *Handler) SetMostRemembered(most int64) { h.remembered.most = most }
+func (h *Handler) SetMostRemembered(most int64) { h.resourceCache.maxBytes = most }
 
 // PublishedIn returns the definitions of a type as resources.
-func PublishedIn(d *definitions.Set, kind string) []published { return publishedIn(d, kind) }
+func PublishedIn(d *definitions.Set, kind string) []definitionResource {
+	return listDefinitions(d, kind)
+}
 
 // Append appends the resource.
-func (p *published) Append(dst []byte, part *expansion.Subset) []byte { return p.append(dst, part) }
+func (p *definitionResource) Append(dst []byte, part *expansion.Subset) []byte {
+	return p.append(dst, part)
+}

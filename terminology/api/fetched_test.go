@@ -30,45 +30,45 @@ func TestFetched(t *testing.T) {
 		codes     string
 		asked     string
 	}{
-		{"value set and code system", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")},
+		{"value set and code system", "http://x/vs", nil, []string{fixture.ComposedValueSet("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")},
 			"a b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
-		{"code system alone", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")}, "a b", "CodeSystem http://x/cs"},
-		{"imports", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/a"]},{"valueSet":["http://x/b|2"]}`),
-			fixture.ComposedOf("http://x/a", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`), fixture.ComposedOf("http://x/b", "2", `{"valueSet":["http://x/c"]}`), fixture.ComposedOf("http://x/b", "3", `{"valueSet":["http://x/d"]}`),
-			fixture.ComposedOf("http://x/c", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "b a")},
+		{"code system alone", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")}, "a b", "CodeSystem http://x/cs"},
+		{"imports", "http://x/vs", nil, []string{fixture.ComposedValueSet("http://x/vs", "1", `{"valueSet":["http://x/a"]},{"valueSet":["http://x/b|2"]}`),
+			fixture.ComposedValueSet("http://x/a", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`), fixture.ComposedValueSet("http://x/b", "2", `{"valueSet":["http://x/c"]}`), fixture.ComposedValueSet("http://x/b", "3", `{"valueSet":["http://x/d"]}`),
+			fixture.ComposedValueSet("http://x/c", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "b a")},
 			"a b", "ValueSet http://x/vs, ValueSet http://x/a, ValueSet http://x/b|2, ValueSet http://x/c, CodeSystem http://x/cs"},
-		{"the newest", "http://x/vs", nil, []string{fixture.ComposedOf("http://x/vs", "1.9", `{"system":"http://x/cs","version":"1"}`), fixture.ComposedOf("http://x/vs", "1.10", of),
+		{"the newest", "http://x/vs", nil, []string{fixture.ComposedValueSet("http://x/vs", "1.9", `{"system":"http://x/cs","version":"1"}`), fixture.ComposedValueSet("http://x/vs", "1.10", of),
 			fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")}, "b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
-		{"the version named", "http://x/vs|1", nil, []string{fixture.ComposedOf("http://x/vs", "2", of), fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"}`),
+		{"the version named", "http://x/vs|1", nil, []string{fixture.ComposedValueSet("http://x/vs", "2", of), fixture.ComposedValueSet("http://x/vs", "1", `{"system":"http://x/cs","version":"1"}`),
 			fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")}, "a", "ValueSet http://x/vs|1, CodeSystem http://x/cs|1"},
-		{"listed codes", "http://x/vs|1", nil, []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}, "a", "ValueSet http://x/vs|1"},
-		{"one with concepts before one without", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)},
+		{"listed codes", "http://x/vs|1", nil, []string{fixture.ComposedValueSet("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}, "a", "ValueSet http://x/vs|1"},
+		{"one with concepts before one without", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", "1", of)},
 			[]string{fixture.VersionedSystem("http://x/cs", "2", "not-present", ""), fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
-		{"in place of one without concepts", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "not-present", "")},
+		{"in place of one without concepts", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "not-present", "")},
 			[]string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
 		{"in place of one without compose", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","version":"1","status":"active"}`, fixture.VersionedSystem("http://x/cs", "1", "complete", "a")},
-			[]string{fixture.ComposedOf("http://x/vs", "1", of)}, "a", "ValueSet http://x/vs|1"},
-		{"fragment", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "fragment", "a")}, "a", "CodeSystem http://x/cs"},
+			[]string{fixture.ComposedValueSet("http://x/vs", "1", of)}, "a", "ValueSet http://x/vs|1"},
+		{"fragment", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", "1", of)}, []string{fixture.VersionedSystem("http://x/cs", "1", "fragment", "a")}, "a", "CodeSystem http://x/cs"},
 		{"implied", "http://x/cs?fhir_vs", nil, []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
-		{"beside an older version that is loaded", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"},{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")},
+		{"beside an older version that is loaded", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", "1", `{"system":"http://x/cs","version":"1"},{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "2", "complete", "b")},
 			[]string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}, "a b", "CodeSystem http://x/cs|1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			source := &terminologytest.Shelf{Resources: test.there}
+			source := &terminologytest.RecordingSource{Resources: test.there}
 			base := terminologytest.Library(t, append(test.loaded, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`)...)
 			before := base.Definitions().Counts()
-			h := &api.Handler{Library: base, Fetched: &terminology.Fetched{Source: source}}
+			h := &api.Handler{Library: base, FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 			for range 2 {
 				got := terminologytest.ExpandWith(t, h, "url", test.url)
 				terminologytest.WantCodes(t, got, test.codes)
 			}
-			source.WantAsked(t, strings.Split(test.asked, ", ")...)
+			source.WantRequested(t, strings.Split(test.asked, ", ")...)
 			if base.Definitions().Counts() != before {
 				t.Errorf("the library below was changed: %v", base.Definitions().Counts())
 			}
-			terminologytest.Refused(t, base, "url", test.url)
-			if n, bytes := h.Fetched.CacheUsage(); n == 0 || bytes == 0 {
+			terminologytest.ExpandError(t, base, "url", test.url)
+			if n, bytes := h.FetchedDefinitions.CacheUsage(); n == 0 || bytes == 0 {
 				t.Errorf("holds %d, %d bytes", n, bytes)
 			}
 		})
@@ -76,23 +76,23 @@ func TestFetched(t *testing.T) {
 }
 
 func TestFetchedByID(t *testing.T) {
-	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/cs", "1", "complete", "a")), Fetched: &terminology.Fetched{Source: source}}
+	source := &terminologytest.RecordingSource{Resources: []string{fixture.ComposedValueSet("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/cs", "1", "complete", "a")), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 	w := httptest.NewRecorder()
 	if err := h.Expand(w, httptest.NewRequest("GET", "/ValueSet/vs-1/$expand", nil)); err != nil || !strings.Contains(w.Body.String(), `"code":"a"`) {
 		t.Errorf("got %v, %s", err, w.Body)
 	}
-	source.WantAsked(t, "ValueSet vs-1")
+	source.WantRequested(t, "ValueSet vs-1")
 }
 
-// toldError is an error with an HTTP status for the client.
-type toldError struct{ error }
+// statusError is an error with an HTTP status for the client.
+type statusError struct{ error }
 
-func (toldError) HTTPStatus() int { return 504 }
+func (statusError) HTTPStatus() int { return 504 }
 
-func (toldError) IssueType() string { return "timeout" }
+func (statusError) IssueType() string { return "timeout" }
 
-func (toldError) Diagnostics() string { return "the backend did not answer in time" }
+func (statusError) Diagnostics() string { return "the backend did not answer in time" }
 
 func TestFetchedFailures(t *testing.T) {
 	tests := []struct {
@@ -107,18 +107,18 @@ func TestFetchedFailures(t *testing.T) {
 		{"part not there", "http://x/gone", nil, nil, outcome.ErrIncomplete, 422, 1},
 		{"without its concepts", "http://x/gone", []string{fixture.VersionedSystem("http://x/gone-cs", "1", "not-present", "")}, nil, outcome.ErrIncomplete, 422, 1},
 		{"fails", "http://x/vs", nil, errors.New("dial tcp 10.1.2.3: refused"), nil, 502, 2},
-		{"fails and says how", "http://x/vs", nil, toldError{errors.New("hidden")}, nil, 504, 2},
+		{"fails and says how", "http://x/vs", nil, statusError{errors.New("hidden")}, nil, 504, 2},
 		{"garbage", "http://x/vs", []string{`{"resourceType":`}, nil, nil, 502, 2},
 		{"broken", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","compose":{"include":{}}}`}, nil, nil, 502, 2},
-		{"too large", "http://x/vs", []string{fixture.ComposedOf("http://x/vs", strings.Repeat("1", 2000), "")}, nil, nil, 422, 2},
+		{"too large", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", strings.Repeat("1", 2000), "")}, nil, nil, 422, 2},
 		{"without an end", "http://x/n0", nil, nil, nil, 422, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			source := &terminologytest.Shelf{Resources: test.there, Err: test.err}
-			h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source, MaxBytes: 2000}}
+			source := &terminologytest.RecordingSource{Resources: test.there, Err: test.err}
+			h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source, MaxBytes: 2000}}
 			if test.name == "without an end" {
-				h.Fetched.Source, h.Fetched.MaxBytes = endless{}, 0
+				h.FetchedDefinitions.Source, h.FetchedDefinitions.MaxBytes = endlessSource{}, 0
 			}
 			for range 2 {
 				_, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", test.url))
@@ -130,28 +130,28 @@ func TestFetchedFailures(t *testing.T) {
 					t.Errorf("an address in %q", e.Diagnostics())
 				}
 			}
-			if len(source.Asked) != test.asked {
-				t.Errorf("asked %q", source.Asked)
+			if len(source.Requested) != test.asked {
+				t.Errorf("asked %q", source.Requested)
 			}
 		})
 	}
 }
 
-// endless is a source of value sets that each import another value set.
-type endless struct{}
+// endlessSource is a source of value sets that each import another value set.
+type endlessSource struct{}
 
-func (endless) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (endlessSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	var n int
 	if _, err := fmt.Sscanf(m.Canonical, "http://x/n%d", &n); err != nil {
 		return nil, err
 	}
-	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"valueSet":["http://x/n%d"]}`, n+1)))}, nil
+	return []jsontext.Value{jsontext.Value(fixture.ComposedValueSet(m.Canonical, "1", fmt.Sprintf(`{"valueSet":["http://x/n%d"]}`, n+1)))}, nil
 }
 
 func TestFetchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}, Wait: make(chan struct{})}
-		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
+		source := &terminologytest.RecordingSource{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}, Release: make(chan struct{})}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 10)
 		for i := range 10 {
@@ -168,24 +168,24 @@ func TestFetchedTogether(t *testing.T) {
 		if err := <-results; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		close(source.Wait)
+		close(source.Release)
 		for range 9 {
 			if err := <-results; err != nil {
 				t.Error(err)
 			}
 		}
-		source.WantAsked(t, "CodeSystem http://x/gone-cs")
+		source.WantRequested(t, "CodeSystem http://x/gone-cs")
 	})
 }
 
 func TestFetchedAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, young := fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "b")
-		source := &terminologytest.Shelf{Resources: []string{old}}
+		source := &terminologytest.RecordingSource{Resources: []string{old}}
 		var changed []string
-		f := &terminology.Fetched{Source: source, TTL: time.Hour, MissingTTL: time.Minute, MaxStale: 10 * time.Hour}
-		f.Changed = func(url string) { changed = append(changed, url) }
-		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: f}
+		f := &terminology.FetchedDefinitions{Source: source, TTL: time.Hour, MissingTTL: time.Minute, MaxStale: 10 * time.Hour}
+		f.OnChange = func(url string) { changed = append(changed, url) }
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: f}
 		const it = "CodeSystem http://x/gone-cs"
 		step := func(codes string, asked ...string) {
 			t.Helper()
@@ -194,7 +194,7 @@ func TestFetchedAges(t *testing.T) {
 				t.Errorf("got %v, %s, want code %q", err, w.Body, codes)
 			}
 			synctest.Wait()
-			source.WantAsked(t, asked...)
+			source.WantRequested(t, asked...)
 		}
 		step("a", it)
 		source.Set(nil, young)
@@ -231,30 +231,30 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.Renew()
 		synctest.Wait()
-		source.WantAsked(t, it)
+		source.WantRequested(t, it)
 		step("b")
 	})
 }
 
 func TestFetchedForget(t *testing.T) {
 	for _, reference := range []string{"http://x/gone-cs", "http://x/gone-cs|1", "CodeSystem/cs", ""} {
-		source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}}
-		h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
+		source := &terminologytest.RecordingSource{Resources: []string{fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "a")}}
+		h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "a")
 		source.Set(nil, fixture.VersionedSystem("http://x/gone-cs", "1", "complete", "b"))
-		h.Fetched.Forget("http://x/other")
+		h.FetchedDefinitions.Forget("http://x/other")
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "a")
-		h.Fetched.Forget(reference)
+		h.FetchedDefinitions.Forget(reference)
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "b")
-		if n, _ := h.Fetched.CacheUsage(); n != 1 {
+		if n, _ := h.FetchedDefinitions.CacheUsage(); n != 1 {
 			t.Errorf("holds %d", n)
 		}
 	}
 }
 
 func TestFetchedBound(t *testing.T) {
-	f := &terminology.Fetched{Source: made{}, MaxBytes: 2000}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: f}
+	f := &terminology.FetchedDefinitions{Source: generatedSource{}, MaxBytes: 2000}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: f}
 	for round := range 2 {
 		for i := range 50 {
 			terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
@@ -273,40 +273,40 @@ func TestFetchedBound(t *testing.T) {
 	if n, _ := f.CacheUsage(); n != 50 {
 		t.Errorf("holds %d", n)
 	}
-	h.Library = terminologytest.Library(t, fixture.ComposedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
+	h.Library = terminologytest.Library(t, fixture.ComposedValueSet("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/1"), "other")
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/2"), "c2")
 }
 
-// made is a source with a value set for every URL.
-type made struct{}
+// generatedSource is a source with a value set for every URL.
+type generatedSource struct{}
 
-func (made) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (generatedSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	code := "c" + m.Canonical[strings.LastIndexByte(m.Canonical, '/')+1:]
-	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
+	return []jsontext.Value{jsontext.Value(fixture.ComposedValueSet(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
 
 // A definition is not stored after a write if its fetch started before the write.
 func TestForgottenWhileFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
-	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
-	written := &writtenMeanwhile{Shelf: source}
-	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`), Fetched: &terminology.Fetched{Source: written}}
+	source := &terminologytest.RecordingSource{Resources: []string{fixture.ComposedValueSet("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
+	written := &writingSource{RecordingSource: source}
+	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`), FetchedDefinitions: &terminology.FetchedDefinitions{Source: written}}
 	written.write = func() {
-		source.Set(nil, fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "new")))
-		h.Fetched.Forget("http://x/vs")
+		source.Set(nil, fixture.ComposedValueSet("http://x/vs", "1", fmt.Sprintf(of, "new")))
+		h.FetchedDefinitions.Forget("http://x/vs")
 	}
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/vs"), "new")
 }
 
-// writtenMeanwhile is a source that performs a write during the first fetch.
-type writtenMeanwhile struct {
-	*terminologytest.Shelf
+// writingSource is a source that performs a write during the first fetch.
+type writingSource struct {
+	*terminologytest.RecordingSource
 	write func()
 }
 
-func (s *writtenMeanwhile) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
-	found, err := s.Shelf.Definitions(ctx, m)
+func (s *writingSource) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+	found, err := s.RecordingSource.Definitions(ctx, m)
 	if write := s.write; write != nil {
 		s.write = nil
 		write()

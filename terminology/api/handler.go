@@ -19,11 +19,11 @@ type Handler struct {
 	// Library contains the definitions. Required unless Current is set.
 	Library *terminology.Library
 
-	// Current returns the library of a [terminology.Watch] instead. It is called once per request. Default: none.
-	Current func() *terminology.Library
+	// CurrentLibrary returns the library of a [terminology.Watch] instead. It is called once per request. Default: none.
+	CurrentLibrary func() *terminology.Library
 
-	// Fetched fetches missing definitions. Default: none.
-	Fetched *terminology.Fetched
+	// FetchedDefinitions fetches missing definitions. Default: none.
+	FetchedDefinitions *terminology.FetchedDefinitions
 
 	// HasOtherServers indicates that other servers can be called. If so, a negative $validate-code or $translate due to missing
 	// definitions is returned as [outcome.Error.Provisional] of an error that wraps [outcome.ErrIncomplete]. Default: false.
@@ -38,13 +38,13 @@ type Handler struct {
 	// AcquireSlot acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
 	// releases it. If AcquireSlot returns an error, the request fails with status 503 and an error that wraps budget.ErrBusy. Default:
 	// unlimited slots.
-	AcquireSlot func(ctx context.Context) (leave func(), err error)
+	AcquireSlot func(ctx context.Context) (release func(), err error)
 
 	// Principal returns the principal of a request if the surrounding server removes its credentials. Resources cached by
 	// cache-id belong to one principal. Default: requests without credentials share one principal.
 	Principal func(ctx context.Context) string
 
-	remembered resourceCache
+	resourceCache resourceCache
 }
 
 // Limits of a request: body size in bytes, and number of tx-resource parameters.
@@ -66,14 +66,14 @@ type Statement struct {
 	Security []string
 }
 
-// now returns the current library.
-func (h *Handler) now() *terminology.Library {
+// currentLibrary returns the current library.
+func (h *Handler) currentLibrary() *terminology.Library {
 	l := h.Library
-	if h.Current != nil {
-		l = h.Current()
+	if h.CurrentLibrary != nil {
+		l = h.CurrentLibrary()
 	}
-	if h.Fetched != nil {
-		l = h.Fetched.Overlay(l)
+	if h.FetchedDefinitions != nil {
+		l = h.FetchedDefinitions.Overlay(l)
 	}
 	return l
 }
@@ -85,9 +85,9 @@ func (h *Handler) now() *terminology.Library {
 //
 // The body of a POST is read and restored, so that the request can be forwarded.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
-	c := h.begin(r)
+	c := h.newCall(r)
 	defer c.Budget.ReleaseSlot()
-	inputs, err := c.read(w, "valueSet")
+	inputs, err := c.readRequest(w, "valueSet")
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	}
 	x, err := Fetch(c, c.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.Missing, error) {
 		x, err := c.expand(l, &p)
-		return x, MissingIn(err), err
+		return x, MissingDefinitions(err), err
 	})
 	if err != nil {
 		return err
@@ -106,19 +106,19 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	x.Library.Use(func() {
-		writer := expansion.NewWriter(x, p.get) // needs the slot because it may build a tree
+	x.Definitions.Use(func() {
+		writer := expansion.NewWriter(x, p.isGET) // needs the slot because it may build a tree
 		c.Budget.ReleaseSlot()
-		err = respond(writer, x.Len() > streamed, w, r, f)
+		err = writeExpansion(writer, x.Len() > minStreamedEntries, w, r, f)
 	})
 	return err
 }
 
 // serve serves an operation that returns a resource.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) error {
-	c := h.begin(r)
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, handle OperationFunc) error {
+	c := h.newCall(r)
 	defer c.Budget.ReleaseSlot()
-	inputs, err := c.read(w, "")
+	inputs, err := c.readRequest(w, "")
 	if err != nil {
 		return err
 	}
@@ -127,23 +127,23 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) e
 		return err
 	}
 	body, err := Fetch(c, c.library, func(l *terminology.Library) ([]byte, []outcome.Missing, error) {
-		body, missed, err := answer(c, l, inputs)
-		if err == nil && h.HasOtherServers && len(missed) > 0 {
-			err = provisional(body, missed)
+		body, missing, err := handle(c, l, inputs)
+		if err == nil && h.HasOtherServers && len(missing) > 0 {
+			err = newProvisionalError(body, missing)
 		}
-		return body, MissingIn(err), err
+		return body, MissingDefinitions(err), err
 	})
 	if err != nil {
-		return f.provisional(err)
+		return f.encodeProvisional(err)
 	}
 	c.Budget.ReleaseSlot()
 	return f.write(w, r, body)
 }
 
-// provisional returns an error with a response and its missing definitions, which other servers may have.
-func provisional(body []byte, missed []outcome.Missing) error {
-	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
-	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}
+// newProvisionalError returns an error with a response and its missing definitions, which other servers may have.
+func newProvisionalError(body []byte, missing []outcome.Missing) error {
+	e := outcome.NewIncomplete("not-found", "the answer rests on what is not here: %v", missing[0])
+	e.Missing, e.Provisional = missing, &outcome.Provisional{Body: body}
 	return e
 }
 
@@ -153,8 +153,8 @@ type Operation struct {
 	// Type is the resource type of the operation and Name its code, such as ValueSet and validate-code.
 	Type, Name string
 
-	// OnInstance enables instance-level calls ([type]/[id]/$name). Default: false, only type-level calls.
-	OnInstance bool
+	// HasInstanceLevel enables instance-level calls ([type]/[id]/$name). Default: false, only type-level calls.
+	HasInstanceLevel bool
 
 	// IsExtension marks an operation that FHIR R4 does not define. The CapabilityStatement omits it. Default: false.
 	IsExtension bool
@@ -162,35 +162,35 @@ type Operation struct {
 	// Capability contains the members of TerminologyCapabilities for the operation, as JSON without braces. Default: none.
 	Capability string
 
-	// Answer performs the operation.
-	Answer Answer
+	// Handle performs the operation.
+	Handle OperationFunc
 }
 
-// Answer performs an operation with a library and returns a resource in JSON. missing are definitions that could change
+// OperationFunc performs an operation with a library and returns a resource in JSON. missing are definitions that could change
 // the result; other servers that may have them are called first. Errors are [*outcome.Error].
-type Answer func(c *Call, l *terminology.Library, inputs []parameters.Input) (body []byte, missing []outcome.Missing, err error)
+type OperationFunc func(c *Call, l *terminology.Library, inputs []parameters.Input) (body []byte, missing []outcome.Missing, err error)
 
-var registered []Operation
+var registeredOperations []Operation
 
 // Register adds operations. Packages call it in init, so that importing a package enables its operations.
 func Register(operations ...Operation) {
-	registered = append(registered, operations...)
-	slices.SortFunc(registered, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })
+	registeredOperations = append(registeredOperations, operations...)
+	slices.SortFunc(registeredOperations, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })
 }
 
-// Registered returns the registered operations, sorted by type and name.
-func Registered() []Operation { return slices.Clone(registered) }
+// Operations returns the registered operations, sorted by type and name.
+func Operations() []Operation { return slices.Clone(registeredOperations) }
 
 // FindOperation returns a registered operation.
 func FindOperation(kind, name string) (o Operation, ok bool) {
-	i := slices.IndexFunc(registered, func(o Operation) bool { return o.Type == kind && o.Name == name })
+	i := slices.IndexFunc(registeredOperations, func(o Operation) bool { return o.Type == kind && o.Name == name })
 	if i < 0 {
 		return o, false
 	}
-	return registered[i], true
+	return registeredOperations[i], true
 }
 
 // Operation returns the HTTP handler of a registered operation. See [Handler.Expand] for responses and errors.
 func (h *Handler) Operation(o Operation) func(w http.ResponseWriter, r *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error { return h.serve(w, r, o.Answer) }
+	return func(w http.ResponseWriter, r *http.Request) error { return h.serve(w, r, o.Handle) }
 }

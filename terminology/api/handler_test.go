@@ -76,7 +76,7 @@ func TestBadRequests(t *testing.T) {
 			if e.Status != test.status || e.IssueType() != test.code {
 				t.Errorf("got %d %s, want %d %s", e.Status, e.IssueType(), test.status, test.code)
 			}
-			fixture.WantText(t, e.Error(), test.part)
+			fixture.WantContains(t, e.Error(), test.part)
 			if len(e.Error()) > 1000 {
 				t.Errorf("the text has %d bytes", len(e.Error()))
 			}
@@ -163,8 +163,8 @@ func TestDefaultMaxEntries(t *testing.T) {
 	for i := range 10_000 + 1 {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":"D"}`, i))
 	}
-	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllOf("http://x/big"))
-	if e := terminologytest.Refused(t, l, "url", "http://x/big-all"); e.Code != "too-costly" {
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllCodesOf("http://x/big"))
+	if e := terminologytest.ExpandError(t, l, "url", "http://x/big-all"); e.Code != "too-costly" {
 		t.Errorf("got %v", e)
 	}
 	got := terminologytest.Expand(t, l, "url", "http://x/big-all", "count", "10000")
@@ -173,7 +173,7 @@ func TestDefaultMaxEntries(t *testing.T) {
 	}
 }
 
-func TestAnswerShape(t *testing.T) {
+func TestResponseShape(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", gender, "count", "0"))
 	if err != nil {
@@ -231,9 +231,9 @@ func TestDeterministic(t *testing.T) {
 		}
 		return e.Expansion.Identifier
 	}
-	one := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
-	same := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
-	other := terminologytest.Library(t, fixture.SystemWith("http://x/a", "1", "d"), fixture.AllOf("http://x/a"))
+	one := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
+	same := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
+	other := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "d"), fixture.AllCodesOf("http://x/a"))
 	answer := ask(one, "url", "http://x/a-all")
 	if ask(one, "url", "http://x/a-all") != answer || ask(same, "url", "http://x/a-all") != answer {
 		t.Error("the same question has different answers")
@@ -250,7 +250,7 @@ func TestDeterministic(t *testing.T) {
 
 func TestEscaping(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/\"q\"","status":"active","content":"complete",
-		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, fixture.AllOf(`http://x/"q"`))
+		"concept":[{"code":"a\"\\\u0001\n","display":"tab\t, <b>&, \u2028, 😀, é, \u007f"}]}`, fixture.AllCodesOf(`http://x/"q"`))
 	got := terminologytest.Expand(t, l, "url", `http://x/"q"-all`, "filter", "x\t\"tab\\\u2028</é")
 	if p := got.Parameters()[0]; p != "filter=x\t\"tab\\\u2028</é" {
 		t.Errorf("got parameter %q", p)
@@ -287,7 +287,7 @@ func TestBodyIsPutBack(t *testing.T) {
 
 func TestBodyLimits(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
-	resource := `{"name":"tx-resource","resource":` + fixture.SystemWith("http://x/a", "1", "a") + `}`
+	resource := `{"name":"tx-resource","resource":` + fixture.SingleCodeSystem("http://x/a", "1", "a") + `}`
 	tests := []struct {
 		name, body string
 		status     int

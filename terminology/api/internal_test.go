@@ -13,20 +13,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-func TestRememberedIsBounded(t *testing.T) {
+func TestResourceCacheIsBounded(t *testing.T) {
 	var c resourceCache
 	base, err := terminology.Load(t.Context(), definitions.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	resource := jsontext.Value(`{"resourceType":"CodeSystem","url":"http://x/cs","content":"complete","concept":[{"code":"a"}]}`)
-	c.most = int64(100 * len(resource))
+	c.maxBytes = int64(100 * len(resource))
 	for i := range maxCacheIDs + 50 {
-		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, nil); err != nil {
+		if _, err := c.libraryFor(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, held := c.items.Held(); n != 100 || held != c.most {
+	if n, held := c.items.Size(); n != 100 || held != c.maxBytes {
 		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
 	}
 	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
@@ -34,23 +34,23 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// TestRoomForBodies checks that memory is allocated for received data, not for a large Content-Length.
-func TestRoomForBodies(t *testing.T) {
+// TestBodyAllocation checks that memory is allocated for received data, not for a large Content-Length.
+func TestBodyAllocation(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
-	body := &roomy{Reader: strings.NewReader("{}")}
+	body := &bufferSizeReader{Reader: strings.NewReader("{}")}
 	r.Body, r.ContentLength = io.NopCloser(body), 16<<20
-	if _, err := (&Call{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
+	if _, err := (&Call{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxPreallocated {
 		t.Errorf("got %v, room for %d bytes", err, body.room)
 	}
 }
 
-// roomy records the size of the read buffer.
-type roomy struct {
+// bufferSizeReader records the size of the read buffer.
+type bufferSizeReader struct {
 	io.Reader
 	room int
 }
 
-func (r *roomy) Read(b []byte) (int, error) {
+func (r *bufferSizeReader) Read(b []byte) (int, error) {
 	r.room = max(r.room, len(b))
 	return r.Reader.Read(b)
 }

@@ -26,16 +26,16 @@ type gcWriter struct {
 
 func (w *gcWriter) Write(part []byte) (int, error) {
 	if w.parts++; w.parts <= 5 {
-		fixture.WantHeld(w.t, w.before)
+		fixture.WantOffHeapInUse(w.t, w.before)
 	}
 	return w.ResponseRecorder.Write(part)
 }
 
 // A library that is replaced during a request stays reachable until the response is written.
-func TestAnswerHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
-	before := fixture.UsedOffHeap()
-	h := &api.Handler{Limits: expansion.Limits{Entries: 10_000}, Current: func() *terminology.Library {
+func TestResponseRetainsLibrary(t *testing.T) {
+	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllCodesOf("s"))
+	before := fixture.OffHeapBytes()
+	h := &api.Handler{Limits: expansion.Limits{Entries: 10_000}, CurrentLibrary: func() *terminology.Library {
 		current := l
 		l = nil
 		return current
@@ -47,13 +47,13 @@ func TestAnswerHoldsLibrary(t *testing.T) {
 	if n := strings.Count(w.Body.String(), `"code":`); n != 6000 {
 		t.Errorf("%d codes", n)
 	}
-	fixture.WantGivenBack(t, before)
+	fixture.WantOffHeapReleased(t, before)
 }
 
 // An expansion keeps its library reachable.
-func TestExpansionHoldsLibrary(t *testing.T) {
-	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
-	before := fixture.UsedOffHeap()
+func TestExpansionRetainsLibrary(t *testing.T) {
+	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllCodesOf("s"))
+	before := fixture.OffHeapBytes()
 	x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "s-all"}})
 	if err != nil {
 		t.Fatal(err)
@@ -62,13 +62,13 @@ func TestExpansionHoldsLibrary(t *testing.T) {
 	for code := range x.Codes() {
 		if n++; n == 6000 {
 			x = nil
-			fixture.WantHeld(t, before)
+			fixture.WantOffHeapInUse(t, before)
 			if code.Code != "c5999" {
 				t.Errorf("got %+v", code)
 			}
 		}
 	}
-	fixture.WantGivenBack(t, before)
+	fixture.WantOffHeapReleased(t, before)
 }
 
 func TestConcurrentRequests(t *testing.T) {

@@ -128,9 +128,9 @@ func TestIncludeDefinition(t *testing.T) {
 
 func TestVersionRules(t *testing.T) {
 	version := func(v string) string {
-		return strings.ReplaceAll(fixture.SystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
+		return strings.ReplaceAll(fixture.SingleCodeSystem("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
 	}
-	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), fixture.AllOf("http://x/cs"),
+	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), fixture.AllCodesOf("http://x/cs"),
 		fixture.ValueSet("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
 	tests := []struct {
 		name, url string
@@ -198,7 +198,7 @@ func TestWithoutXML(t *testing.T) {
 		})
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/metadata", "")
-	fixture.WantText(t, w.Body.String(), `"format":["application/fhir+json","json"]`)
+	fixture.WantContains(t, w.Body.String(), `"format":["application/fhir+json","json"]`)
 }
 
 func TestEntityTags(t *testing.T) {
@@ -220,12 +220,12 @@ func TestEntityTags(t *testing.T) {
 	}
 }
 
-func TestStreamedAnswer(t *testing.T) {
+func TestStreamedResponse(t *testing.T) {
 	var concepts []string
 	for i := range 5000 {
 		concepts = append(concepts, `{"code":"c`+strings.Repeat("0", i%7)+jsonOf(i)+`"}`)
 	}
-	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllOf("http://x/big"))
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, fixture.AllCodesOf("http://x/big"))
 	got := terminologytest.Expand(t, l, "url", "http://x/big-all")
 	if len(got.Codes()) != 5000 || *got.Expansion.Total != 5000 {
 		t.Errorf("got %d of %d", len(got.Codes()), *got.Expansion.Total)
@@ -249,11 +249,11 @@ func TestCacheID(t *testing.T) {
 		want int
 	}{
 		{"nothing yet", status(parameters("")), 404},
-		{"a part", status(parameters(resource(fixture.AllOf("http://x/cs")))), 422},
-		{"the rest", status(parameters(resource(fixture.SystemWith("http://x/cs", "1", "a")))), 200},
+		{"a part", status(parameters(resource(fixture.AllCodesOf("http://x/cs")))), 422},
+		{"the rest", status(parameters(resource(fixture.SingleCodeSystem("http://x/cs", "1", "a")))), 200},
 		{"remembered", status(parameters("")), 200},
 		{"of another client", status(parameters(""), "Authorization", "Bearer x"), 404},
-		{"too much to remember", status(parameters(resource(fixture.SystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
+		{"too much to remember", status(parameters(resource(fixture.SingleCodeSystem("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
 		{"still remembered", status(parameters("")), 200},
 	}
 	for _, step := range steps {
@@ -290,7 +290,7 @@ func TestMaxGathered(t *testing.T) {
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
 				l := terminologytest.ColourLibrary(t) // new for each limit, because a cached expansion costs nothing
-				l.Definitions().Bounds.Gathered = limit
+				l.Definitions().Bounds.VisitedCodes = limit
 				if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
 				}
@@ -311,7 +311,7 @@ var unrelated = [][2]string{
 
 // Only the HTTP method and excludeNested determine whether a response is a list or a tree, and whether it has an
 // offset. Otherwise a client that adds another parameter could lose top-level codes.
-func TestFormOfAnswer(t *testing.T) {
+func TestResponseForm(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	forms := []struct {
 		method, excludeNested string
@@ -329,7 +329,7 @@ func TestFormOfAnswer(t *testing.T) {
 				value, _ := json.Marshal(values[0])
 				sent = append(sent, `{"name":"`+name+`","valueString":`+string(value)+`}`)
 			}
-			path, body = "/ValueSet/$expand", fixture.Posted(sent...)
+			path, body = "/ValueSet/$expand", fixture.ParametersOf(sent...)
 		}
 		w, _ := terminologytest.Call(t, h, method, path, body)
 		var got terminologytest.Expanded
@@ -429,7 +429,7 @@ func TestSubset(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if meta, ok := answer["meta"]; ok {
-				fixture.WantText(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
+				fixture.WantContains(t, string(meta), `"code":"SUBSETTED"`, `"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue"`)
 			}
 		})
 	}
@@ -451,7 +451,7 @@ func TestSubsetCount(t *testing.T) {
 func TestSubsetRefused(t *testing.T) {
 	l := terminologytest.Library(t, described)
 	for _, pairs := range [][]string{{"_summary", "some"}, {"_summary", ""}, {"_summary", "true", "_elements", "url"}, {"_summary", "true", "_summary", "text"}} {
-		if e := terminologytest.Refused(t, l, append([]string{"url", "http://x/v"}, pairs...)...); e.Status != http.StatusBadRequest {
+		if e := terminologytest.ExpandError(t, l, append([]string{"url", "http://x/v"}, pairs...)...); e.Status != http.StatusBadRequest {
 			t.Errorf("%q: got %d %s", pairs, e.Status, e.Text)
 		}
 	}
@@ -475,7 +475,7 @@ func TestSubsetTags(t *testing.T) {
 }
 
 // A value set's own parameters are ignored if the request has the same parameter, even a blank one.
-func TestRequestGoesBeforeOwnParameters(t *testing.T) {
+func TestRequestOverridesValueSet(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		own    []string
@@ -503,7 +503,7 @@ func TestRequestGoesBeforeOwnParameters(t *testing.T) {
 	}
 }
 
-func TestBlankDateGoesBeforeOwn(t *testing.T) {
+func TestBlankDateOverridesValueSet(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("date", "2001-02-03"))}
 	for query, told := range map[string]bool{"": true, "&date=": false} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
@@ -514,7 +514,7 @@ func TestBlankDateGoesBeforeOwn(t *testing.T) {
 }
 
 // The parameters of a Query take precedence over the value set's own. A Query cannot have blank parameters.
-func TestQueryGoesBeforeOwnParameters(t *testing.T) {
+func TestQueryOverridesValueSet(t *testing.T) {
 	l := terminologytest.Library(t, fixture.Colours, fixture.WithParameters("count", "few", "filter", "re"))
 	q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://x/own"}, Page: expansion.Page{Count: new(3)}}
 	x, err := l.Expand(t.Context(), q)
@@ -523,7 +523,7 @@ func TestQueryGoesBeforeOwnParameters(t *testing.T) {
 	}
 }
 
-func TestOwnSubset(t *testing.T) {
+func TestSubsetByValueSet(t *testing.T) {
 	for _, test := range []struct {
 		own   []string
 		query []string
@@ -542,7 +542,7 @@ func TestOwnSubset(t *testing.T) {
 }
 
 // A value set that only requests its total never exceeds the limit of codes.
-func TestOwnSummaryIsNotTooCostly(t *testing.T) {
+func TestSummaryByValueSetIsNotTooCostly(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
 	if w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/own")); err != nil {
 		t.Errorf("got %v %s", err, w.Body)
@@ -554,7 +554,7 @@ func TestFilterIsCheckedFirst(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
 		{"name":"filter","valueString":"`+strings.Repeat("x", 1001)+`"},{"name":"tx-resource","resource":{"resourceType":"ValueSet","compose":1}}]}`)
-	fixture.WantText(t, w.Body.String(), "the filter may be at most 1000 bytes long")
+	fixture.WantContains(t, w.Body.String(), "the filter may be at most 1000 bytes long")
 }
 
 // moreCodes is a supplement with an alternate code of a concept.
@@ -563,15 +563,15 @@ const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":
 
 // All alternate codes of a concept are returned.
 func TestAlternateCodes(t *testing.T) {
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.ComplexCodeSystem, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	alternate := func(code string) string {
 		return `"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"` + code + `"}`
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v", "")
-	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
+	fixture.WantContains(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
 	if strings.Contains(w.Body.String(), alternate("b1")) {
 		t.Errorf("a supplement that was not asked for: %s", w.Body)
 	}
 	w, _ = terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v&useSupplement=http://x/more", "")
-	fixture.WantText(t, w.Body.String(), alternate("a1"), alternate("b1"))
+	fixture.WantContains(t, w.Body.String(), alternate("a1"), alternate("b1"))
 }

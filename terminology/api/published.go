@@ -21,13 +21,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// published is a definition of the library as a resource. It lacks members that the library drops: narrative, metadata,
+// definitionResource is a definition of the library as a resource. It lacks members that the library drops: narrative, metadata,
 // and extensions that no operation uses.
-type published struct {
+type definitionResource struct {
 	kind string
 	*definitions.Definition
-	rest     []fhirjson.Member
-	concepts codesystem.List // concepts to include, or nil
+	otherMembers []fhirjson.Member
+	concepts     codesystem.List // concepts to include, or nil
 }
 
 // Read serves [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
@@ -37,64 +37,64 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	kind, id := typeAndID(r.URL.Path)
-	l := h.now().Definitions()
-	p, ok := publishedAs(l, kind, id)
+	kind, id := parseTypeAndID(r.URL.Path)
+	l := h.currentLibrary().Definitions()
+	p, ok := findDefinition(l, kind, id)
 	if !ok {
-		return outcome.Unknown("", "there is no "+kind+" with the id "+id)
+		return outcome.NewUnknown("", "there is no "+kind+" with the id "+id)
 	}
 	var body []byte
 	l.Use(func() { body = p.append(nil, part) })
 	return f.write(w, r, body)
 }
 
-// publishedAs returns the definition of a type with an ID.
-func publishedAs(d *definitions.Set, kind, id string) (p published, ok bool) {
+// findDefinition returns the definition of a type with an ID.
+func findDefinition(d *definitions.Set, kind, id string) (p definitionResource, ok bool) {
 	if kind == "ValueSet" {
 		vs, ok := d.ValueSets.ValueSetByID(id)
 		if !ok {
 			return p, false
 		}
-		return publishedValueSet(vs), true
+		return newValueSetResource(vs), true
 	}
 	cs, ok := d.Systems.ByID(id)
 	if !ok {
 		return p, false
 	}
-	return publishedCodeSystem(cs), true
+	return newCodeSystemResource(cs), true
 }
 
-func publishedValueSet(vs *definitions.ValueSet) published {
-	return published{kind: "ValueSet", Definition: &vs.Definition, rest: vs.OtherMembers}
+func newValueSetResource(vs *definitions.ValueSet) definitionResource {
+	return definitionResource{kind: "ValueSet", Definition: &vs.Definition, otherMembers: vs.OtherMembers}
 }
 
-func publishedCodeSystem(cs *definitions.CodeSystem) published {
-	return published{kind: "CodeSystem", Definition: &cs.Definition, rest: cs.OtherMembers, concepts: cs.Concepts.List}
+func newCodeSystemResource(cs *definitions.CodeSystem) definitionResource {
+	return definitionResource{kind: "CodeSystem", Definition: &cs.Definition, otherMembers: cs.OtherMembers, concepts: cs.Concepts.List}
 }
 
-// publishedIn returns all versions of all definitions of a type, in loading order.
-func publishedIn(d *definitions.Set, kind string) []published {
-	var list []published
+// listDefinitions returns all versions of all definitions of a type, in loading order.
+func listDefinitions(d *definitions.Set, kind string) []definitionResource {
+	var list []definitionResource
 	if kind == "ValueSet" {
 		for _, vs := range d.ValueSets.List {
-			list = append(list, publishedValueSet(vs))
+			list = append(list, newValueSetResource(vs))
 		}
 		return list
 	}
 	for index, cs := range d.Systems.CodeSystems {
 		if !d.Systems.IsContained(uint32(index)) {
-			list = append(list, publishedCodeSystem(cs))
+			list = append(list, newCodeSystemResource(cs))
 		}
 	}
 	return list
 }
 
 // append appends the resource or a subset of it.
-func (p *published) append(dst []byte, part *expansion.Subset) []byte {
+func (p *definitionResource) append(dst []byte, part *expansion.Subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
 	dst = expansion.AppendSubsetted(dst) // always, because members may have been dropped
 	dst = appendShared(dst, p.Definition, part)
-	for _, m := range p.rest {
+	for _, m := range p.otherMembers {
 		if part.Has(m.Name) {
 			dst = append(append(fhirjson.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
 		}
@@ -107,9 +107,9 @@ func (p *published) append(dst []byte, part *expansion.Subset) []byte {
 
 // appendShared appends the elements that code systems and value sets share.
 func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset) []byte {
-	for _, m := range d.Texts() {
+	for _, m := range d.StringMembers() {
 		if part.Has(m.Name) {
-			dst = fhirjson.AppendMember(dst, m.Name, *m.Into)
+			dst = fhirjson.AppendMember(dst, m.Name, *m.Destination)
 		}
 	}
 	if d.Experimental != nil && part.Has("experimental") {
@@ -123,7 +123,7 @@ func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.S
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
 	}
-	if inputs, err = parameters.QueryInputs(r.URL.RawQuery); err != nil {
+	if inputs, err = parameters.ParseQuery(r.URL.RawQuery); err != nil {
 		return nil, nil, f, err
 	}
 	part = new(expansion.Subset)
@@ -136,8 +136,8 @@ func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.S
 	return inputs, part, f, err
 }
 
-// typeAndID returns the resource type and optional ID in a path [base]/Type or [base]/Type/id.
-func typeAndID(path string) (kind, id string) {
+// parseTypeAndID returns the resource type and optional ID in a path [base]/Type or [base]/Type/id.
+func parseTypeAndID(path string) (kind, id string) {
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
 	if last := parts[len(parts)-1]; definitions.IsResourceType(last) || len(parts) < 2 {
 		return last, ""
@@ -154,26 +154,26 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := h.begin(r)
+	c := h.newCall(r)
 	defer c.Budget.ReleaseSlot()
-	s := resourceSearch{limit: h.Limits.MaxEntries(), count: 20, budget: &c.Budget, used: url.Values{}, strict: isStrict(r.Header)}
+	s := resourceSearch{limit: h.Limits.MaxEntries(), count: 20, budget: &c.Budget, usedParameters: url.Values{}, strict: isStrict(r.Header)}
 	for i := range inputs {
-		if err := s.set(&inputs[i]); err != nil {
+		if err := s.readParameter(&inputs[i]); err != nil {
 			return err
 		}
 	}
-	kind, _ := typeAndID(r.URL.Path)
-	var found []published
-	for _, p := range publishedIn(c.library.Definitions(), kind) {
+	kind, _ := parseTypeAndID(r.URL.Path)
+	var found []definitionResource
+	for _, p := range listDefinitions(c.library.Definitions(), kind) {
 		if err := c.Budget.Charge(1 + s.cost); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(&p) }) {
+		if !slices.ContainsFunc(s.tests, func(test func(p *definitionResource) bool) bool { return !test(&p) }) {
 			found = append(found, p)
 		}
 	}
 	var bundle []byte
-	if c.library.Definitions().Use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+	if c.library.Definitions().Use(func() { bundle, err = s.newBundle(found, part, requestURL(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {
@@ -182,7 +182,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	return f.write(w, r, bundle)
 }
 
-func address(r *http.Request) string {
+func requestURL(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"
@@ -191,13 +191,13 @@ func address(r *http.Request) string {
 }
 
 type resourceSearch struct {
-	tests         []func(p *published) bool
-	cost          int // cost of the tests per definition, in steps
-	budget        *budget.Budget
-	used          url.Values
-	limit         int
-	count, offset int
-	strict        bool // reject unknown parameters
+	tests          []func(p *definitionResource) bool
+	cost           int // cost of the tests per definition, in steps
+	budget         *budget.Budget
+	usedParameters url.Values
+	limit          int
+	count, offset  int
+	strict         bool // reject unknown parameters
 }
 
 // isStrict reports whether a client prefers an error for unknown parameters: Prefer: handling=strict (RFC 7240 §4.4).
@@ -212,23 +212,23 @@ func isStrict(header http.Header) bool {
 	return false
 }
 
-// searched contains the search parameters for definitions.
-var searched = map[string]func(p *published) string{
-	"url":     func(p *published) string { return p.URL },
-	"version": func(p *published) string { return p.Version },
-	"name":    func(p *published) string { return p.Name },
-	"title":   func(p *published) string { return p.Title },
-	"status":  func(p *published) string { return p.Status },
-	"_id":     func(p *published) string { return p.ID },
+// searchParameters contains the search parameters for definitions.
+var searchParameters = map[string]func(p *definitionResource) string{
+	"url":     func(p *definitionResource) string { return p.URL },
+	"version": func(p *definitionResource) string { return p.Version },
+	"name":    func(p *definitionResource) string { return p.Name },
+	"title":   func(p *definitionResource) string { return p.Title },
+	"status":  func(p *definitionResource) string { return p.Status },
+	"_id":     func(p *definitionResource) string { return p.ID },
 }
 
-// set reads a parameter.
-func (s *resourceSearch) set(in *parameters.Input) error {
+// readParameter reads a parameter.
+func (s *resourceSearch) readParameter(in *parameters.Input) error {
 	name, modifier, _ := strings.Cut(in.Name, ":")
-	of, known := searched[name]
+	of, known := searchParameters[name]
 	switch {
 	case name == "_count" || name == "_offset":
-		n, err := parameters.Number(in)
+		n, err := parameters.ParseNumber(in)
 		if err != nil {
 			return err
 		}
@@ -238,52 +238,52 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 			s.count = min(*n, s.limit)
 		}
 	case known:
-		return s.text(in, of, name, modifier)
+		return s.addTextTest(in, of, name, modifier)
 	case in.Name == "identifier":
-		return s.identifier(in)
+		return s.addIdentifierTest(in)
 	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
 	case s.strict || name == "identifier": // a parameter with a modifier
 		return outcome.BadRequest("not-supported", "the search parameter %s is not supported", in.Name)
 	default:
 		return nil
 	}
-	s.used.Add(in.Name, in.Value)
+	s.usedParameters.Add(in.Name, in.Value)
 	return nil
 }
 
-// text reads a parameter that compares a text of each definition.
-func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, name, modifier string) error {
-	prepare, compare, err := comparison(name, modifier)
+// addTextTest reads a parameter that compares a text of each definition.
+func (s *resourceSearch) addTextTest(in *parameters.Input, of func(*definitionResource) string, name, modifier string) error {
+	prepare, compare, err := newComparison(name, modifier)
 	if err != nil {
 		return err
 	}
-	wanted := strings.Split(in.Value, ",")
-	if err := s.budget.Charge(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+	requested := strings.Split(in.Value, ",")
+	if err := s.budget.Charge(4*len(requested) + len(in.Value)/budget.ReadBytesPerStep); err != nil {
 		return err
 	}
-	for i := range wanted {
-		wanted[i] = prepare(wanted[i])
+	for i := range requested {
+		requested[i] = prepare(requested[i])
 	}
-	s.cost += 4 + len(wanted)/2 + len(in.Value)/budget.PlainBytes
-	s.tests = append(s.tests, func(p *published) bool {
+	s.cost += 4 + len(requested)/2 + len(in.Value)/budget.PlainBytesPerStep
+	s.tests = append(s.tests, func(p *definitionResource) bool {
 		has := prepare(of(p))
-		return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
+		return slices.ContainsFunc(requested, func(value string) bool { return compare(has, value) })
 	})
-	s.used.Add(in.Name, in.Value)
+	s.usedParameters.Add(in.Name, in.Value)
 	return nil
 }
 
-// identifier reads the parameter identifier: comma-separated tokens (R4 §3.1.1.4.10).
-func (s *resourceSearch) identifier(in *parameters.Input) error {
-	wanted := strings.Split(in.Value, ",")
-	if err := s.budget.Charge(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+// addIdentifierTest reads the parameter identifier: comma-separated tokens (R4 §3.1.1.4.10).
+func (s *resourceSearch) addIdentifierTest(in *parameters.Input) error {
+	requested := strings.Split(in.Value, ",")
+	if err := s.budget.Charge(len(requested) + len(in.Value)/budget.ReadBytesPerStep); err != nil {
 		return err
 	}
-	s.cost += 20 + 4*len(wanted)
-	s.tests = append(s.tests, func(p *published) bool {
-		return slices.ContainsFunc(p.identifiers(), func(has identifier) bool { return slices.ContainsFunc(wanted, has.matches) })
+	s.cost += 20 + 4*len(requested)
+	s.tests = append(s.tests, func(p *definitionResource) bool {
+		return slices.ContainsFunc(p.identifiers(), func(has identifier) bool { return slices.ContainsFunc(requested, has.matches) })
 	})
-	s.used.Add(in.Name, in.Value)
+	s.usedParameters.Add(in.Name, in.Value)
 	return nil
 }
 
@@ -292,16 +292,16 @@ type identifier struct{ System, Value string }
 
 // matches reports whether a token matches the identifier: value, system|value, |value or system|.
 func (i identifier) matches(token string) bool {
-	system, value, both := strings.Cut(token, "|")
-	if !both {
+	system, value, hasSystem := strings.Cut(token, "|")
+	if !hasSystem {
 		return token != "" && i.Value == token
 	}
 	return token != "|" && i.System == system && (value == "" || i.Value == value)
 }
 
 // identifiers returns the identifiers of a CodeSystem or ValueSet.
-func (p *published) identifiers() (list []identifier) {
-	for _, m := range p.rest {
+func (p *definitionResource) identifiers() (list []identifier) {
+	for _, m := range p.otherMembers {
 		if m.Name == "identifier" {
 			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // a malformed member counts as no identifiers
 		}
@@ -309,33 +309,33 @@ func (p *published) identifiers() (list []identifier) {
 	return list
 }
 
-// comparison returns the comparison of a parameter with a modifier: how to prepare the definition's value and the
+// newComparison returns the comparison of a parameter with a modifier: how to prepare the definition's value and the
 // wanted value, and how to compare them.
-func comparison(name, modifier string) (prepare func(string) string, compare func(has, wanted string) bool, err error) {
+func newComparison(name, modifier string) (prepare func(string) string, compare func(has, requested string) bool, err error) {
 	isString := name == "name" || name == "title"
-	same := func(has, wanted string) bool { return has == wanted }
+	same := func(has, requested string) bool { return has == requested }
 	switch {
 	case isString && modifier == "":
 		return textindex.Fold, strings.HasPrefix, nil
 	case isString && modifier == "contains":
 		return textindex.Fold, strings.Contains, nil
 	case name == "status" && modifier == "":
-		return withoutSystem, same, nil
+		return tokenCode, same, nil
 	case modifier == "" || isString && modifier == "exact":
 		return func(s string) string { return s }, same, nil
 	}
 	return nil, nil, outcome.BadRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
 }
 
-// withoutSystem returns the code of a token in the form code or system|code.
-func withoutSystem(token string) string {
+// tokenCode returns the code of a token in the form code or system|code.
+func tokenCode(token string) string {
 	if _, code, ok := strings.Cut(token, "|"); ok {
 		return code
 	}
 	return token
 }
 
-func (s *resourceSearch) bundle(found []published, part *expansion.Subset, address string) ([]byte, error) {
+func (s *resourceSearch) newBundle(found []definitionResource, part *expansion.Subset, address string) ([]byte, error) {
 	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
 	dst = strconv.AppendInt(dst, int64(len(found)), 10)
 	links := fhirjson.Array{Name: "link"}
@@ -356,11 +356,11 @@ func (s *resourceSearch) bundle(found []published, part *expansion.Subset, addre
 			dst = append(fhirjson.AppendString(append(dst, `"fullUrl":`...), address+"/"+p.ID), ',')
 		}
 		dst = append(p.append(append(dst, `"resource":`...), part), `,"search":{"mode":"match"}}`...)
-		if err := s.budget.Read(len(dst) - before); err != nil {
+		if err := s.budget.ChargeRead(len(dst) - before); err != nil {
 			return nil, err
 		}
-		if len(dst) > outcome.MaxWritten {
-			return nil, outcome.TooLong()
+		if len(dst) > outcome.MaxResponseSize {
+			return nil, outcome.NewTooLong()
 		}
 	}
 	return append(entries.End(dst), '}'), nil
@@ -369,7 +369,7 @@ func (s *resourceSearch) bundle(found []published, part *expansion.Subset, addre
 // appendLink appends a link to a page of the search.
 func (s *resourceSearch) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
-	maps.Copy(query, s.used)
+	maps.Copy(query, s.usedParameters)
 	if query.Del("_offset"); offset > 0 {
 		query.Set("_offset", strconv.Itoa(offset))
 	}

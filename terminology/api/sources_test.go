@@ -36,8 +36,8 @@ func TestBombWhileWatched(t *testing.T) {
 	}
 }
 
-// TestBroughtDefinitionsAreBounded sends definitions that need far more memory or time than their size suggests.
-func TestBroughtDefinitionsAreBounded(t *testing.T) {
+// TestRequestDefinitionsAreBounded sends definitions that need far more memory or time than their size suggests.
+func TestRequestDefinitionsAreBounded(t *testing.T) {
 	bundle := func(n int, resource func(i int) string) string {
 		return `{"resourceType":"Bundle","entry":[` + fixture.Repeat(n, func(i int) string { return `{"resource":` + resource(i) + `}` }) + `]}`
 	}
@@ -45,9 +45,9 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
 	}
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
-	half := strings.Repeat("{},", fhirjson.MaxShort/(160-4)*6/10)
+	half := strings.Repeat("{},", fhirjson.DefaultMaxOverhead/(160-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
-		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.MaxShort/(160-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.DefaultMaxOverhead/(160-4)) + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
 			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
@@ -62,7 +62,7 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.ColourLibrary(t)}, "POST", "/ValueSet/$expand", fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, fixture.Brings(test.brought)))
+			w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.ColourLibrary(t)}, "POST", "/ValueSet/$expand", fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`, fixture.TxResource(test.brought)))
 			if want := test.want; (w.Code == http.StatusBadRequest) != (want != "") || !strings.Contains(w.Body.String(), want) {
 				t.Errorf("got %d %.300s", w.Code, w.Body)
 			}
@@ -80,8 +80,8 @@ const (
 	allOfMeasures = "1m=1 metres 20cm=20 centimetres 100cm=100 centimetres 3s=3 seconds"
 )
 
-// told summarizes an expansion: codes with displays, parameters, and the reason why it is not closed.
-func told(x terminologytest.Expanded) string {
+// summarize summarizes an expansion: codes with displays, parameters, and the reason why it is not closed.
+func summarize(x terminologytest.Expanded) string {
 	var list []string
 	for _, c := range x.Expansion.Contains {
 		list = append(list, c.Code+"="+c.Display)
@@ -130,7 +130,7 @@ func TestExpandSource(t *testing.T) {
 			if test.filter != "" {
 				pairs = append(pairs, "filter", test.filter)
 			}
-			got := told(terminologytest.Expand(t, l, pairs...))
+			got := summarize(terminologytest.Expand(t, l, pairs...))
 			if got = strings.TrimSuffix(got, " offset=0"); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
@@ -140,9 +140,9 @@ func TestExpandSource(t *testing.T) {
 		t.Errorf("got %v in all and %v on a page", x.Expansion.Total, page.Expansion.Total)
 	}
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ValueSet/$expand?url=http://x/all&includeDefinition=true", "")
-	fixture.WantText(t, w.Body.String(), `{"name":"copyright","valueString":"© of measures"}`)
+	fixture.WantContains(t, w.Body.String(), `{"name":"copyright","valueString":"© of measures"}`)
 	for _, compose := range []string{`{"include":[{"system":"http://x/closed"}]}`, `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7"}]}]}`} {
-		w, answer := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", fixture.Posted(`{"name":"valueSet","resource":`+fixture.ValueSet("http://x/new", compose)+`}`))
+		w, answer := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", fixture.ParametersOf(`{"name":"valueSet","resource":`+fixture.ValueSet("http://x/new", compose)+`}`))
 		if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "too-costly") && !strings.Contains(w.Body.String(), "no unit at column 2") {
 			t.Errorf("got %d %v", w.Code, answer)
 		}
@@ -158,8 +158,8 @@ func TestPublishedSources(t *testing.T) {
 		"/CodeSystem/shapes":                `"url":"http://x/shapes"|"hierarchyMeaning":"is-a"|"code":"square"`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		fixture.WantText(t, w.Body.String(), strings.Split(want, "|")...)
+		fixture.WantContains(t, w.Body.String(), strings.Split(want, "|")...)
 	}
 	capabilities := string(h.Library.Capabilities().AppendJSON(nil))
-	fixture.WantText(t, capabilities, `"copyright":"Measures: © of measures\n\nShapes: © of shapes"`, `{"uri":"http://x/measures","version":[{"code":"2"`)
+	fixture.WantContains(t, capabilities, `"copyright":"Measures: © of measures\n\nShapes: © of shapes"`, `{"uri":"http://x/measures","version":[{"code":"2"`)
 }

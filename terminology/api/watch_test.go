@@ -23,8 +23,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// watched is a watch of a folder with a fake clock.
-type watched struct {
+// testWatch is a watch of a folder with a fake clock.
+type testWatch struct {
 	*terminology.Watch
 	folder string
 	log    syncedBuffer
@@ -51,12 +51,12 @@ func (b *syncedBuffer) take() string {
 	return b.String()
 }
 
-// watching runs a test with a watch of a folder that contains a.json with code a.
-func watching(t *testing.T, test func(t *testing.T, w *watched)) {
+// runWatch runs a test with a watch of a folder that contains a.json with code a.
+func runWatch(t *testing.T, test func(t *testing.T, w *testWatch)) {
 	t.Helper()
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &watched{folder: folder, tick: 2 * time.Second}
+		w := &testWatch{folder: folder, tick: 2 * time.Second}
 		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "a"))
 		var err error
 		w.Watch, err = terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}, w.tick)
@@ -76,7 +76,7 @@ func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 }
 
 // write writes a file with the time of the fake clock.
-func (w *watched) write(t *testing.T, name, content string) {
+func (w *testWatch) write(t *testing.T, name, content string) {
 	t.Helper()
 	name = filepath.Join(w.folder, name)
 	fixture.WriteFile(t, name, []byte(content))
@@ -86,23 +86,23 @@ func (w *watched) write(t *testing.T, name, content string) {
 }
 
 // ticks waits for n intervals of the watch.
-func (w *watched) ticks(n int) { w.quarters(4 * n) }
+func (w *testWatch) ticks(n int) { w.quarters(4 * n) }
 
 // quarters waits for n quarters of the watch's interval.
-func (w *watched) quarters(n int) {
+func (w *testWatch) quarters(n int) {
 	time.Sleep(time.Duration(n) * w.tick / 4)
 	synctest.Wait()
 }
 
 // want checks the codes of a code system in the current library.
-func (w *watched) want(t *testing.T, system, codes string) {
+func (w *testWatch) want(t *testing.T, system, codes string) {
 	t.Helper()
-	got := terminologytest.ExpandWith(t, &api.Handler{Current: w.Current}, "url", system+"?fhir_vs")
+	got := terminologytest.ExpandWith(t, &api.Handler{CurrentLibrary: w.Current}, "url", system+"?fhir_vs")
 	terminologytest.WantCodes(t, got, codes)
 }
 
 func TestWatchChange(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		first := w.Current()
 		w.want(t, "http://x/a", "a")
 		w.ticks(5)
@@ -114,11 +114,11 @@ func TestWatchChange(t *testing.T) {
 		w.want(t, "http://x/a", "a") // it may still be incomplete
 		w.quarters(1)
 		w.want(t, "http://x/a", "b")
-		fixture.WantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
+		fixture.WantContains(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
 		w.write(t, "sub/b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "c d"))
 		w.ticks(2)
 		w.want(t, "http://x/b", "c d")
-		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || time.Since(s.Loaded) >= 2*w.tick || s.Tried.IsZero() {
+		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || time.Since(s.Loaded) >= 2*w.tick || s.LastAttempt.IsZero() {
 			t.Errorf("got %+v", s)
 		}
 		if err := os.Remove(filepath.Join(w.folder, "a.json")); err != nil {
@@ -133,7 +133,7 @@ func TestWatchChange(t *testing.T) {
 
 // A change is detected within the interval, whenever the files are written.
 func TestWatchWithinInterval(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		for i := range 40 {
 			time.Sleep(time.Duration(i) * w.tick / 39)
 			w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", fmt.Sprintf("c%02d", i)))
@@ -146,7 +146,7 @@ func TestWatchWithinInterval(t *testing.T) {
 // A folder without definitions is watched for later ones. If all definitions of a folder disappear, as for an unmounted
 // volume, the watch reports an error and keeps the loaded definitions.
 func TestWatchEmptyFolder(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		name := filepath.Join(w.folder, "a.json")
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWatchEmptyFolder(t *testing.T) {
 		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
 			t.Errorf("all gone: got %+v", s)
 		}
-		fixture.WantText(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
+		fixture.WantContains(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
 		w.write(t, "b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "b"))
 		w.ticks(1)
 		w.want(t, "http://x/b", "b")
@@ -172,7 +172,7 @@ func TestWatchEmptyFolder(t *testing.T) {
 }
 
 func TestWatchWaitsUntilQuiet(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		first := w.Current()
 		for range 5 {
 			w.write(t, "a.json", `{"resourceType":`)
@@ -189,7 +189,7 @@ func TestWatchWaitsUntilQuiet(t *testing.T) {
 }
 
 func TestWatchBroken(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		first := w.Current()
 		for name, breaks := range map[string]func(){
 			"half a file": func() { w.write(t, "b.json", `{"resourceType":"CodeSystem","url":`) },
@@ -202,10 +202,10 @@ func TestWatchBroken(t *testing.T) {
 			breaks()
 			w.ticks(2)
 			s := w.State()
-			if w.Current() != first || s.Err == nil || s.Counts.Concepts != 1 || s.Loaded.Equal(s.Tried) {
+			if w.Current() != first || s.Err == nil || s.Counts.Concepts != 1 || s.Loaded.Equal(s.LastAttempt) {
 				t.Errorf("%s: got %+v", name, s)
 			}
-			fixture.WantText(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
+			fixture.WantContains(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
 			w.ticks(5)
 			if log := w.log.take(); log != "" {
 				t.Errorf("%s: tried again without a change: %s", name, log)
@@ -235,14 +235,14 @@ func TestWatchWhileServing(t *testing.T) {
 		codes := []string{"a a a", "b b b"}[n%2]
 		codes = strings.ReplaceAll("x1 x2 x3", "x", codes[:1])
 		fixture.WriteFile(t, filepath.Join(folder, "a.json"), []byte(fixture.VersionedSystem("http://x/a", "1", "complete", codes)))
-		fixture.WriteFile(t, filepath.Join(folder, "b.json"), []byte(fixture.ComposedOf("http://x/vs", "1", `{"system":"http://x/a"}`)))
+		fixture.WriteFile(t, filepath.Join(folder, "b.json"), []byte(fixture.ComposedValueSet("http://x/vs", "1", `{"system":"http://x/a"}`)))
 	}
 	write(0)
 	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &api.Handler{Current: w.Current, Fetched: &terminology.Fetched{Source: new(terminologytest.Shelf)}}
+	h := &api.Handler{CurrentLibrary: w.Current, FetchedDefinitions: &terminology.FetchedDefinitions{Source: new(terminologytest.RecordingSource)}}
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
@@ -276,7 +276,7 @@ func TestWatchWhileServing(t *testing.T) {
 
 // TestWatchSwappedFolder swaps the folder behind the file names, as Kubernetes does for ConfigMaps.
 func TestWatchSwappedFolder(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		link := func(target, name string) {
 			t.Helper()
 			name = filepath.Join(w.folder, name)
@@ -301,7 +301,7 @@ func TestWatchSwappedFolder(t *testing.T) {
 
 // Refresh checks the files immediately.
 func TestRefresh(t *testing.T) {
-	watching(t, func(t *testing.T, w *watched) {
+	runWatch(t, func(t *testing.T, w *testWatch) {
 		before := w.Current()
 		if err := w.Refresh(t.Context()); err != nil || w.Current() != before {
 			t.Errorf("unchanged files were loaded: %v", err)

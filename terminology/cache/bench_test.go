@@ -56,7 +56,7 @@ func BenchmarkHit(b *testing.B) {
 }
 
 func BenchmarkNotModified(b *testing.B) {
-	call := &Call{Scheme: plain, Produce: says(bodyOf(2 << 10)).produce}
+	call := &Call{Scheme: plain, Produce: newOrigin(bodyOf(2 << 10)).produce}
 	w := discard{make(http.Header)}
 	if err := New(Options{}).Serve(w, get(expandURL), call); err != nil {
 		b.Fatal(err)
@@ -67,7 +67,7 @@ func BenchmarkNotModified(b *testing.B) {
 // benchmarkHit repeats a request with a stored response.
 func benchmarkHit(b *testing.B, size int, r *http.Request) {
 	c := New(Options{})
-	call := Call{Scheme: &Scheme{}, Principal: Principal{Issuer: "https://as.example", User: "alice", Client: "app"}, Produce: says(bodyOf(size)).produce}
+	call := Call{Scheme: &Scheme{}, Principal: Principal{Issuer: "https://as.example", User: "alice", Client: "app"}, Produce: newOrigin(bodyOf(size)).produce}
 	for range 3 {
 		if err := c.Serve(discard{}, r, &call); err != nil {
 			b.Fatal(err)
@@ -89,7 +89,7 @@ func benchmarkHit(b *testing.B, size int, r *http.Request) {
 func BenchmarkServer(b *testing.B) {
 	body := bodyOf(2 << 10)
 	c, length := New(Options{}), fmt.Sprint(len(body))
-	call := Call{Scheme: plain, Produce: says(body).produce}
+	call := Call{Scheme: plain, Produce: newOrigin(body).produce}
 	cached := func(w http.ResponseWriter, r *http.Request) {
 		call := call
 		if err := c.Serve(w, r, &call); err != nil {
@@ -152,7 +152,7 @@ func BenchmarkKey(b *testing.B) {
 
 func BenchmarkMiss(b *testing.B) {
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: says(bodyOf(2 << 10)).produce}
+	call := &Call{Scheme: plain, Produce: newOrigin(bodyOf(2 << 10)).produce}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r := get(expandURL)

@@ -27,7 +27,7 @@ type Options struct {
 	// NegativeTTL is the TTL of negative responses (404, 410, 422), which are never used stale. Default: 10 seconds.
 	NegativeTTL time.Duration
 
-	// FailureTTL is how long a failure of the origin (status 5xx or 429, or [Unavailable]) is the response to all requests
+	// FailureTTL is how long a failure of the origin (status 5xx or 429, or [UnavailableError]) is the response to all requests
 	// with the same key, unless a stale response is available. Retry-After takes precedence, up to [MaxRetryAfter]. If
 	// negative, only concurrent requests share a failure without Retry-After. Default: 1 second.
 	FailureTTL time.Duration
@@ -80,21 +80,23 @@ func New(options Options) *Cache {
 }
 
 // ErrNotCached is returned for a request with only-if-cached without a stored response: status 504 (RFC 9111 §5.2.1.7).
-var ErrNotCached error = notKept{}
+var ErrNotCached error = notCachedError{}
 
-type notKept struct{}
+type notCachedError struct{}
 
 // Error implements error.
-func (notKept) Error() string { return "no answer is kept, and the request forbids to ask for one" }
+func (notCachedError) Error() string {
+	return "no answer is kept, and the request forbids to ask for one"
+}
 
 // LoggedElsewhere excludes the error from the log of failures, because the client requested it with only-if-cached.
-func (notKept) LoggedElsewhere() {}
+func (notCachedError) LoggedElsewhere() {}
 
 // Serve writes a stored response, or the response of call.Produce, which it stores if allowed. If Serve returns an
 // error of the producer, it has not written anything.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
-	asked := clientDirectivesOf(r.Header)
-	if asked.noStore || !isCacheable(r.Method) {
+	directives := parseClientDirectives(r.Header)
+	if directives.noStore || !isCacheable(r.Method) {
 		return c.bypass(w, r, call, "bypass")
 	}
 	e, t, err := c.lookup(r, call)
@@ -107,11 +109,11 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error 
 		age = e.age(now)
 	}
 	switch {
-	case asked.onlyIfCached && (e == nil || age >= max(e.fresh, e.staleWhileRevalidate) || !asked.allows(age)):
+	case directives.onlyIfCached && (e == nil || age >= max(e.fresh, e.staleWhileRevalidate) || !directives.allows(age)):
 		return ErrNotCached
 	case e == nil:
 		return c.forward(w, r, call, t, nil, "miss")
-	case !asked.allows(age):
+	case !directives.allows(age):
 		return c.forward(w, r, call, t, e, "request")
 	case age < e.fresh:
 		c.hits.Add(1)
@@ -132,7 +134,7 @@ type clientDirectives struct {
 	maxAge       time.Duration // negative: unlimited
 }
 
-func clientDirectivesOf(header http.Header) clientDirectives {
+func parseClientDirectives(header http.Header) clientDirectives {
 	values := header["Cache-Control"]
 	if len(values) == 0 {
 		return clientDirectives{maxAge: -1}
@@ -176,9 +178,9 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	}
 	res, collapsed, err := c.collapse(f.request.Context(), f)
 	now := time.Now()
-	if (err != nil || res.failed()) && r.Context().Err() == nil && old != nil && old.age(now) < old.staleIfError {
+	if (err != nil || res.isFailure()) && r.Context().Err() == nil && old != nil && old.age(now) < old.staleIfError {
 		c.stale.Add(1)
-		c.failed(old, res, err, now)
+		c.delayRetry(old, res, err, now)
 		ttl := strconv.FormatInt(old.ttl(old.age(now)), 10)
 		return c.write(w, r, call, old, now, []string{cacheName + "; fwd=" + why + "; ttl=" + ttl + "; detail=stale-if-error"})
 	}
@@ -190,7 +192,7 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 		status += "; collapsed"
 	}
 	if res.entry == nil {
-		return relay(w, r, call, res.answer, status)
+		return relay(w, r, call, res.response, status)
 	}
 	return c.write(w, r, call, res.entry, now, []string{status})
 }
@@ -198,18 +200,18 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 // bypass writes a response of the producer without the cache. The producer still gets a normalized request if the
 // request can be parsed, and GET instead of HEAD.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
-	asked := r
+	directives := r
 	if t, err := call.Scheme.target(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
-		asked = call.request(r, t.representation, nil)
+		directives = call.request(r, t.representation, nil)
 	} else if r.Method == http.MethodHead {
-		asked = r.Clone(r.Context())
-		asked.Method = http.MethodGet
+		directives = r.Clone(r.Context())
+		directives.Method = http.MethodGet
 	}
-	answer, err := produce(call.Produce, asked)
+	response, err := produce(call.Produce, directives)
 	if err != nil {
 		return err
 	}
-	return relay(w, r, call, answer, cacheName+"; fwd="+why)
+	return relay(w, r, call, response, cacheName+"; fwd="+why)
 }
 
 // Stats contains counters since the creation of the cache, and its current size.
@@ -246,15 +248,15 @@ var (
 	privateNoStore = []string{"private, no-store"}
 )
 
-func (e *entry) stampAt(age time.Duration) *stamp {
+func (e *entry) ageHeadersAt(age time.Duration) *ageHeaders {
 	second := int64(age / time.Second)
-	if s := e.stamp.Load(); s != nil && s.second == second {
+	if s := e.ageHeaders.Load(); s != nil && s.second == second {
 		return s
 	}
-	s := &stamp{second: second}
+	s := &ageHeaders{second: second}
 	s.age = []string{strconv.FormatInt(second, 10)}
 	s.status = []string{cacheName + "; hit; ttl=" + strconv.FormatInt(e.ttl(age), 10)}
-	e.stamp.Store(s)
+	e.ageHeaders.Store(s)
 	return s
 }
 
@@ -265,7 +267,7 @@ func (e *entry) ttl(age time.Duration) int64 {
 
 // write writes an entry. status is Cache-Status; nil means the status of a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
-	s := e.stampAt(e.age(now))
+	s := e.ageHeadersAt(e.age(now))
 	if status == nil {
 		status = s.status
 	}
@@ -287,14 +289,14 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	}
 	accepts := acceptedCodings(r.Header["Accept-Encoding"])
 	if r.Method != http.MethodPost {
-		if f := e.matched(r.Header, &accepts); f != nil {
+		if f := e.matchingForm(r.Header, &accepts); f != nil {
 			return e.writeNotModified(w, f)
 		}
 	}
 	if e.uses.Load() < 2 {
 		e.uses.Add(1)
 	}
-	f, grown := e.choose(&accepts)
+	f, grown := e.chooseForm(&accepts)
 	if grown > 0 {
 		c.store.grow(e, int64(grown))
 	}
@@ -333,11 +335,11 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, call *Call, f 
 	if r.Method != http.MethodPost && e.status == http.StatusOK {
 		header["Etag"] = f.etag
 	}
-	if f.coding != identity {
-		header["Content-Encoding"] = encodingNames[f.coding]
+	if f.coding != identityCoding {
+		header["Content-Encoding"] = contentEncodings[f.coding]
 	}
 	header["Content-Length"] = f.length
-	return call.writeBody(w, r, e.status, f.body, e.own)
+	return call.writeBody(w, r, e.status, f.body, e.local)
 }
 
 func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte, own bool) error {
@@ -360,7 +362,7 @@ var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "T
 
 // relay writes a response without storing it. Responses to authorized requests become private regardless of the
 // origin's Cache-Control, because the origin is unaware of the guard (RFC 9111 §3.5).
-func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
+func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Response, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {
 		if name == "Vary" {
@@ -382,8 +384,8 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status
 	return call.writeBody(w, r, a.Status, a.Body, a.IsLocal)
 }
 
-// Answer is a response of a [Producer].
-type Answer struct {
+// Response is a response of a [Producer].
+type Response struct {
 	// Status is the HTTP status. Responses with 200 are stored, and for a short time those with 404, 410 and 422.
 	Status int
 
@@ -419,7 +421,7 @@ type Answer struct {
 //
 // Anything but a complete and valid FHIR response must be an error: failures (5xx), truncated bodies, HTML pages.
 // Errors are not stored, and a stale response is used instead if available.
-type Producer func(r *http.Request) (*Answer, error)
+type Producer func(r *http.Request) (*Response, error)
 
 // Call is a request with its context from the handler.
 type Call struct {
@@ -444,8 +446,8 @@ type Call struct {
 	Detach func(context.Context) context.Context
 }
 
-// isWhole reports whether the body matches Content-Length and has no content coding.
-func (a *Answer) isWhole() bool {
+// hasCompleteBody reports whether the body matches Content-Length and has no content coding.
+func (a *Response) hasCompleteBody() bool {
 	length, coding := a.Header.Get("Content-Length"), a.Header.Get("Content-Encoding")
 	return (length == "" || length == strconv.Itoa(len(a.Body))) && (coding == "" || strings.EqualFold(coding, "identity"))
 }
@@ -456,7 +458,7 @@ func (a *Answer) isWhole() bool {
 func (c *Cache) InvalidateTag(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
-		return append(s.matching(base, version), s.matching(unknown, "")...)
+		return append(s.dependentEntries(base, version), s.dependentEntries(untaggedKey, "")...)
 	})
 }
 
@@ -465,20 +467,20 @@ func (c *Cache) InvalidateTag(canonical string) int {
 func (c *Cache) InvalidateSystem(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
-		found := append(s.matching(base, version), s.matching(unknown, "")...)
+		found := append(s.dependentEntries(base, version), s.dependentEntries(untaggedKey, "")...)
 		for tag := range s.tags {
 			if strings.HasPrefix(tag, base+"?") {
-				found = append(found, s.matching(tag, version)...)
+				found = append(found, s.dependentEntries(tag, version)...)
 			}
 		}
 		return found
 	})
 }
 
-// matching returns the entries that depend on a version of a canonical.
-func (s *store) matching(canonical, version string) (found []*entry) {
+// dependentEntries returns the entries that depend on a version of a canonical.
+func (s *store) dependentEntries(canonical, version string) (found []*entry) {
 	for e := range s.tags[canonical] {
-		if e.depends(canonical, version) {
+		if e.dependsOn(canonical, version) {
 			found = append(found, e)
 		}
 	}
@@ -535,13 +537,13 @@ func (x index) drop(e *entry) {
 	}
 }
 
-// unknown is the key of entries without tags.
-const unknown = ""
+// untaggedKey is the key of entries without tags.
+const untaggedKey = ""
 
 func (e *entry) indexKeys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if e.tags == nil {
-			yield(unknown)
+			yield(untaggedKey)
 			return
 		}
 		for _, tag := range e.tags {
@@ -552,9 +554,9 @@ func (e *entry) indexKeys() iter.Seq[string] {
 	}
 }
 
-// depends reports whether an entry depends on a version of a definition, or on its current version. An empty version
+// dependsOn reports whether an entry depends on a version of a definition, or on its current version. An empty version
 // matches all.
-func (e *entry) depends(canonical, version string) bool {
+func (e *entry) dependsOn(canonical, version string) bool {
 	if version == "" || e.tags == nil {
 		return true
 	}

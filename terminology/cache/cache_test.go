@@ -22,7 +22,7 @@ var errDown = errors.New("down")
 // TestLifetime follows a response from creation to expiration.
 func TestLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one")
+		o := newOrigin("one")
 		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour})
 		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=miss; fwd-status=200; stored")
@@ -32,24 +32,24 @@ func TestLifetime(t *testing.T) {
 		if age := w.Header().Get("Age"); age != "20" {
 			t.Errorf("Age = %s, want 20", age)
 		}
-		asked(t, o, 1)
+		checkCalls(t, o, 1)
 
 		o.answer = responds(http.StatusOK, "two")
 		time.Sleep(50 * time.Second)
 		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-10")
 		synctest.Wait()
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=60")
 
 		o.answer = fails(errDown)
 		time.Sleep(3 * time.Minute)
 		expect(t, serve(t, c, get(expandURL), call), "two", "fwd=stale; ttl=-120; detail=stale-if-error")
-		asked(t, o, 3)
+		checkCalls(t, o, 3)
 		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=-120") // the last attempt has just failed
-		asked(t, o, 3)
+		checkCalls(t, o, 3)
 		time.Sleep(11 * time.Second)
 		serve(t, c, get(expandURL), call)
-		asked(t, o, 4)
+		checkCalls(t, o, 4)
 
 		time.Sleep(time.Hour)
 		if err := c.Serve(httptest.NewRecorder(), get(expandURL), call); !errors.Is(err, errDown) {
@@ -61,7 +61,7 @@ func TestLifetime(t *testing.T) {
 // TestBackgroundFailure checks that a failing origin is not called for each request.
 func TestBackgroundFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one")
+		o := newOrigin("one")
 		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
 		serve(t, c, get(expandURL), call)
@@ -71,7 +71,7 @@ func TestBackgroundFailure(t *testing.T) {
 			expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-60")
 			synctest.Wait()
 		}
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 		o.answer = responds(http.StatusOK, "two")
 		time.Sleep(11 * time.Second)
 		serve(t, c, get(expandURL), call)
@@ -83,7 +83,7 @@ func TestBackgroundFailure(t *testing.T) {
 // TestRefusedInBackground checks that a refusal during background revalidation ends the use of the stale response.
 func TestRefusedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one")
+		o := newOrigin("one")
 		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour})
 		serve(t, c, get(expandURL), call)
@@ -95,7 +95,7 @@ func TestRefusedInBackground(t *testing.T) {
 	})
 }
 
-func TestWhatIsKept(t *testing.T) {
+func TestStoredResponses(t *testing.T) {
 	user := &Scheme{}
 	alice := Principal{Issuer: "https://as.example", User: "alice"}
 	for name, test := range map[string]struct {
@@ -150,14 +150,14 @@ func TestWhatIsKept(t *testing.T) {
 				if test.lasts > 0 {
 					time.Sleep(test.lasts - time.Nanosecond)
 					w := serve(t, c, get(expandURL), call)
-					asked(t, o, 1)
+					checkCalls(t, o, 1)
 					if w.Code != test.status || w.Body.String() != "body" {
 						t.Errorf("kept as %d %q", w.Code, w.Body)
 					}
 					time.Sleep(time.Nanosecond)
 				}
 				serve(t, c, get(expandURL), call)
-				asked(t, o, 2)
+				checkCalls(t, o, 2)
 			})
 		})
 	}
@@ -166,8 +166,8 @@ func TestWhatIsKept(t *testing.T) {
 // TestNegative checks that a fallback response is stored as briefly as a negative response.
 func TestNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(*http.Request) (*Answer, error) {
-			a := answerOf(http.StatusOK, "body")
+		o := &origin{answer: func(*http.Request) (*Response, error) {
+			a := jsonAnswer(http.StatusOK, "body")
 			a.Negative = true
 			return a, nil
 		}}
@@ -176,7 +176,7 @@ func TestNegative(t *testing.T) {
 		serve(t, c, get(expandURL), call)
 		time.Sleep(5*time.Second - time.Nanosecond)
 		serve(t, c, get(expandURL), call)
-		asked(t, o, 1)
+		checkCalls(t, o, 1)
 		time.Sleep(time.Nanosecond)
 		o.answer = responds(http.StatusOK, "better")
 		if w := serve(t, c, get(expandURL), call); w.Body.String() != "better" {
@@ -201,7 +201,7 @@ func TestStaleBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := says("one", test.headers...)
+				o := newOrigin("one", test.headers...)
 				call := o.call()
 				c := New(Options{TTL: time.Minute, StaleWhileRevalidate: test.swr, StaleIfError: test.sie})
 				serve(t, c, get(expandURL), call)
@@ -223,14 +223,14 @@ func TestStaleBounds(t *testing.T) {
 
 func TestRevalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one", `ETag: "v1"`, "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT", "Content-Location: /fhir/R4/ValueSet/1")
+		o := newOrigin("one", `ETag: "v1"`, "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT", "Content-Location: /fhir/R4/ValueSet/1")
 		call := o.call()
 		c := New(Options{TTL: time.Minute})
 		tag := serve(t, c, get(expandURL), call).Header().Get("Etag")
 		var sent http.Header
-		o.answer = func(r *http.Request) (*Answer, error) {
+		o.answer = func(r *http.Request) (*Response, error) {
 			sent = r.Header
-			return &Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": {`"v2"`}, "Cache-Control": {"max-age=20"}}}, nil
+			return &Response{Status: http.StatusNotModified, Header: http.Header{"Etag": {`"v2"`}, "Cache-Control": {"max-age=20"}}}, nil
 		}
 		time.Sleep(90 * time.Second)
 		w := serve(t, c, get(expandURL), call)
@@ -253,19 +253,19 @@ func TestRevalidation(t *testing.T) {
 	})
 }
 
-func TestUnaskedNotModified(t *testing.T) {
-	o := &origin{answer: func(*http.Request) (*Answer, error) { return &Answer{Status: http.StatusNotModified}, nil }}
+func TestUnrequestedNotModified(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Response, error) { return &Response{Status: http.StatusNotModified}, nil }}
 	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), o.call())
-	if !errors.Is(err, errUnasked) {
+	if !errors.Is(err, errUnexpected304) {
 		t.Errorf("err = %v, want errUnasked", err)
 	}
 }
 
-func TestCutOffAnswer(t *testing.T) {
+func TestTruncatedResponse(t *testing.T) {
 	for _, header := range []string{"Content-Length: 5", "Content-Encoding: br"} {
-		o := says("body", header)
+		o := newOrigin("body", header)
 		c := New(Options{})
-		if err := c.Serve(httptest.NewRecorder(), get(expandURL), o.call()); !errors.Is(err, errNotWhole) {
+		if err := c.Serve(httptest.NewRecorder(), get(expandURL), o.call()); !errors.Is(err, errIncompleteBody) {
 			t.Errorf("%s: err = %v, want errNotWhole", header, err)
 		}
 		if c.Stats().Entries != 0 {
@@ -274,7 +274,7 @@ func TestCutOffAnswer(t *testing.T) {
 	}
 }
 
-func TestWishes(t *testing.T) {
+func TestRequestDirectives(t *testing.T) {
 	for name, test := range map[string]struct {
 		wish, status string
 		calls        int64
@@ -290,14 +290,14 @@ func TestWishes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := says("one")
+				o := newOrigin("one")
 				call := o.call()
 				c := New(Options{})
 				serve(t, c, get(expandURL), call)
 				time.Sleep(10 * time.Second)
 				w := httptest.NewRecorder()
 				err := c.Serve(w, get(expandURL, "Cache-Control: "+test.wish), call)
-				asked(t, o, test.calls)
+				checkCalls(t, o, test.calls)
 				if !errors.Is(err, test.err) {
 					t.Fatalf("%v, want %v", err, test.err)
 				}
@@ -317,7 +317,7 @@ func TestWishes(t *testing.T) {
 // long as others.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one", "Age: 7200")
+		o := newOrigin("one", "Age: 7200")
 		c := New(Options{TTL: time.Minute})
 		call := o.call()
 		serve(t, c, get(expandURL), call)
@@ -329,18 +329,18 @@ func TestAge(t *testing.T) {
 		expect(t, w, "one", "hit; ttl=50")
 		time.Sleep(time.Minute)
 		serve(t, c, get(expandURL), call)
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 	})
 }
 
 // TestEntityTag checks that a producer's entity tag is kept, with the suffix of each coding, after validation and after
 // a restart.
 func TestEntityTag(t *testing.T) {
-	o := &origin{answer: func(r *http.Request) (*Answer, error) {
+	o := &origin{answer: func(r *http.Request) (*Response, error) {
 		if r.Header.Get("If-None-Match") == `"made"` {
-			return &Answer{Status: http.StatusNotModified, Header: make(http.Header)}, nil
+			return &Response{Status: http.StatusNotModified, Header: make(http.Header)}, nil
 		}
-		a := answerOf(http.StatusOK, strings.Repeat("one", 1000), `Etag: "made"`)
+		a := jsonAnswer(http.StatusOK, strings.Repeat("one", 1000), `Etag: "made"`)
 		a.EntityTag = "made"
 		return a, nil
 	}}
@@ -355,20 +355,20 @@ func TestEntityTag(t *testing.T) {
 	check("made", `"made"`)
 	check("still good", `"made"`, "Cache-Control: no-cache")
 	check("compressed", `"made-gz"`, "Accept-Encoding: gzip")
-	asked(t, o, 2)
+	checkCalls(t, o, 2)
 }
 
-// TestBypassAsksTheSame checks that a bypassed request reaches the producer in the same form as others, and that HEAD
+// TestBypassSendsSameRequest checks that a bypassed request reaches the producer in the same form as others, and that HEAD
 // returns the Content-Length of GET (RFC 9110 §8.6).
-func TestBypassAsksTheSame(t *testing.T) {
+func TestBypassSendsSameRequest(t *testing.T) {
 	for name, query := range map[string]string{"understood": "", "not understood": "&a;b"} {
-		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		o := &origin{answer: func(r *http.Request) (*Response, error) {
 			if r.Method != http.MethodGet || name == "understood" && (r.Header.Get("Prefer") != "" || r.Header.Get("Accept") != "application/fhir+json") {
 				t.Errorf("%s: %s %v", name, r.Method, r.Header)
 			}
-			return answerOf(http.StatusOK, "one"), nil
+			return jsonAnswer(http.StatusOK, "one"), nil
 		}}
-		r := with(http.MethodHead, expandURL+query, "Cache-Control: no-store", "Prefer: respond-async")
+		r := newRequest(http.MethodHead, expandURL+query, "Cache-Control: no-store", "Prefer: respond-async")
 		w := serve(t, New(Options{}), r, o.call())
 		if w.Header().Get("Content-Length") != "3" || w.Body.Len() != 0 {
 			t.Errorf("%s: %v, %d bytes", name, w.Header(), w.Body.Len())
@@ -376,12 +376,12 @@ func TestBypassAsksTheSame(t *testing.T) {
 	}
 }
 
-// TestRelayedToOne checks that no shared cache may store the response to an authorized request, regardless of
+// TestRelayedIsNotShared checks that no shared cache may store the response to an authorized request, regardless of
 // the origin's Cache-Control (RFC 9111 §3.5).
-func TestRelayedToOne(t *testing.T) {
+func TestRelayedIsNotShared(t *testing.T) {
 	for said, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
 		for _, wish := range []string{"no-store", "no-cache"} {
-			call := &Call{Scheme: plain, Produce: says("one", "Cache-Control: "+said, "Set-Cookie: a=b").produce}
+			call := &Call{Scheme: plain, Produce: newOrigin("one", "Cache-Control: "+said, "Set-Cookie: a=b").produce}
 			for authorization, want := range map[string]string{"Bearer a": want, "": said} {
 				r := get(expandURL, "Cache-Control: "+wish)
 				if authorization != "" {
@@ -398,18 +398,18 @@ func TestRelayedToOne(t *testing.T) {
 // TestNotUnderstood checks that the producer handles requests that cannot be parsed.
 func TestNotUnderstood(t *testing.T) {
 	for _, query := range []string{"&filter=%zz", "&a;b", "&_format=yaml", "&_format=json&_format=xml", "&_pretty=true&_pretty=false"} {
-		o := says("one")
+		o := newOrigin("one")
 		c := New(Options{})
 		for range 2 {
 			r := get(expandURL)
 			r.URL.RawQuery += query
 			expect(t, serve(t, c, r, o.call()), "one", "fwd=bypass; detail=request")
 		}
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 	}
-	o := says("one")
+	o := newOrigin("one")
 	c := New(Options{})
-	expect(t, serve(t, c, with(http.MethodPut, expandURL), o.call()), "one", "fwd=bypass")
+	expect(t, serve(t, c, newRequest(http.MethodPut, expandURL), o.call()), "one", "fwd=bypass")
 	if c.Stats().Entries != 0 {
 		t.Errorf("PUT: %+v", c.Stats())
 	}
@@ -427,11 +427,11 @@ func TestBypassFails(t *testing.T) {
 
 // TestRelayed checks that a response that is not stored is relayed unchanged except for hop-by-hop headers.
 func TestRelayed(t *testing.T) {
-	o := &origin{answer: func(*http.Request) (*Answer, error) {
-		return answerOf(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
+	o := &origin{answer: func(*http.Request) (*Response, error) {
+		return jsonAnswer(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
 	}}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		w := serve(t, New(Options{}), with(method, expandURL), o.call())
+		w := serve(t, New(Options{}), newRequest(method, expandURL), o.call())
 		h := w.Header()
 		if w.Code != 401 || h.Get("Www-Authenticate") != "Bearer" || h.Get("Retry-After") != "5" || h.Get("Vary") != "Origin" || h.Get("Connection") != "" {
 			t.Errorf("%s: %d, %v", method, w.Code, h)
@@ -445,7 +445,7 @@ func TestRelayed(t *testing.T) {
 // TestFHIRVersion checks that the producer's request has the FHIR version of the key.
 func TestFHIRVersion(t *testing.T) {
 	c := New(Options{})
-	o := &origin{answer: func(r *http.Request) (*Answer, error) { return answerOf(200, r.Header.Get("Accept")), nil }}
+	o := &origin{answer: func(r *http.Request) (*Response, error) { return jsonAnswer(200, r.Header.Get("Accept")), nil }}
 	for _, r := range []*http.Request{
 		get(expandURL, "Accept: application/fhir+json; fhirVersion=5.0"),
 		get(expandURL+"&_format=application/fhir%2bjson%3bfhirVersion%3d5.0", "Accept: */*"),
@@ -455,19 +455,19 @@ func TestFHIRVersion(t *testing.T) {
 			t.Errorf("asked for %q", w.Body)
 		}
 	}
-	asked(t, o, 1)
+	checkCalls(t, o, 1)
 }
 
-// TestRevalidatedAnswer checks that a confirmed response keeps its compressed forms and gets its new tags.
-func TestRevalidatedAnswer(t *testing.T) {
+// TestRevalidatedResponse checks that a confirmed response keeps its compressed forms and gets its new tags.
+func TestRevalidatedResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one", `ETag: "v1"`)
+		o := newOrigin("one", `ETag: "v1"`)
 		call := o.call()
 		c := New(Options{TTL: time.Minute})
 		serve(t, c, get(expandURL), call)
 		serve(t, c, get(expandURL, "Accept-Encoding: gzip, identity;q=0"), call)
-		o.answer = func(*http.Request) (*Answer, error) {
-			return &Answer{Status: http.StatusNotModified, Header: http.Header{}, Tags: []string{"http://vs"}}, nil
+		o.answer = func(*http.Request) (*Response, error) {
+			return &Response{Status: http.StatusNotModified, Header: http.Header{}, Tags: []string{"http://vs"}}, nil
 		}
 		time.Sleep(119 * time.Second)
 		before := c.Stats().Bytes
@@ -484,13 +484,13 @@ func TestRevalidatedAnswer(t *testing.T) {
 // TestInvalidateWhileRefreshing checks that a refresh discarded by an invalidation is repeated.
 func TestInvalidateWhileRefreshing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := says("one")
+		o := newOrigin("one")
 		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
 		serve(t, c, get(expandURL), call)
-		o.answer = func(*http.Request) (*Answer, error) {
+		o.answer = func(*http.Request) (*Response, error) {
 			time.Sleep(time.Second)
-			return answerOf(200, "two"), nil
+			return jsonAnswer(200, "two"), nil
 		}
 		time.Sleep(2 * time.Minute)
 		for range 3 {
@@ -499,7 +499,7 @@ func TestInvalidateWhileRefreshing(t *testing.T) {
 		synctest.Wait()
 		c.InvalidateTag("http://example.org/other")
 		time.Sleep(2 * time.Second)
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-62")
 		time.Sleep(2 * time.Second)
 		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=59")
@@ -515,15 +515,15 @@ func TestFailuresAreShared(t *testing.T) {
 		ttl    time.Duration
 	}{
 		{"an answer", responds(500, "failed"), time.Second, 0},
-		{"an error", fails(&Unavailable{Err: errDown}), time.Second, 0},
-		{"an error with Retry-After", fails(&Unavailable{Err: errDown, RetryAfter: 20 * time.Second}), 20 * time.Second, 0},
+		{"an error", fails(&UnavailableError{Err: errDown}), time.Second, 0},
+		{"an error with Retry-After", fails(&UnavailableError{Err: errDown, RetryAfter: 20 * time.Second}), 20 * time.Second, 0},
 		{"a Retry-After that is sooner than others are told", responds(503, "failed", "Retry-After: 7"), 7 * time.Second, time.Hour},
-		{"a year", fails(&Unavailable{Err: errDown, RetryAfter: 8760 * time.Hour}), MaxRetryAfter, 0},
+		{"a year", fails(&UnavailableError{Err: errDown, RetryAfter: 8760 * time.Hour}), MaxRetryAfter, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &origin{answer: func(r *http.Request) (*Answer, error) {
+				o := &origin{answer: func(r *http.Request) (*Response, error) {
 					time.Sleep(time.Millisecond)
 					return tt.answer(r)
 				}}
@@ -540,14 +540,14 @@ func TestFailuresAreShared(t *testing.T) {
 					all.Go(ask)
 				}
 				all.Wait()
-				asked(t, o, 1)
+				checkCalls(t, o, 1)
 				for range 10 {
 					ask()
 				}
-				asked(t, o, 1)
+				checkCalls(t, o, 1)
 				time.Sleep(tt.pause)
 				ask()
-				asked(t, o, 2)
+				checkCalls(t, o, 2)
 			})
 		})
 	}
@@ -572,7 +572,7 @@ func TestStaleAfterFailure(t *testing.T) {
 			t.Run(name+", "+window, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					options.FailureTTL = test.ttl
-					c, o := New(options), says("one", "Cache-Control: max-age=60")
+					c, o := New(options), newOrigin("one", "Cache-Control: max-age=60")
 					ask := func() {
 						if w := serve(t, c, get(expandURL), o.call()); w.Body.String() != "one" {
 							t.Errorf("got %s", w.Body)
@@ -583,23 +583,23 @@ func TestStaleAfterFailure(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					o.answer = test.answer
 					ask()
-					asked(t, o, 2)
+					checkCalls(t, o, 2)
 					if test.pause > 0 {
 						time.Sleep(test.pause - time.Millisecond)
 						ask()
-						asked(t, o, 2)
+						checkCalls(t, o, 2)
 						time.Sleep(time.Millisecond)
 					}
 					ask()
-					asked(t, o, 3)
+					checkCalls(t, o, 3)
 				})
 			})
 		}
 	}
 }
 
-// TestRetryAfterIsWhatIsLeft checks that later clients get only the remaining time of Retry-After.
-func TestRetryAfterIsWhatIsLeft(t *testing.T) {
+// TestRetryAfterIsRemainingTime checks that later clients get only the remaining time of Retry-After.
+func TestRetryAfterIsRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
 		c := New(Options{})
@@ -612,34 +612,34 @@ func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestInvalidationEndsFailures checks that an invalidation also clears stored failures.
-func TestInvalidationEndsFailures(t *testing.T) {
+// TestInvalidationClearsFailures checks that an invalidation also clears stored failures.
+func TestInvalidationClearsFailures(t *testing.T) {
 	o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
 	c := New(Options{})
 	call := o.call()
 	serve(t, c, get(expandURL), call)
 	c.InvalidateTag("http://example.org/vs")
 	serve(t, c, get(expandURL), call)
-	asked(t, o, 2)
+	checkCalls(t, o, 2)
 }
 
 // TestFailuresAreBounded checks the maximum number of stored failures.
 func TestFailuresAreBounded(t *testing.T) {
-	o := &origin{answer: fails(&Unavailable{Err: errDown})}
+	o := &origin{answer: fails(&UnavailableError{Err: errDown})}
 	c := New(Options{FailureTTL: time.Hour})
 	for i := range maxFailures + 100 {
 		if err := c.Serve(httptest.NewRecorder(), get(fmt.Sprint(expandURL, i)), o.call()); err == nil {
 			t.Fatal("no error")
 		}
 	}
-	if n, _ := c.store.currentGeneration().failures.byKey.Held(); n != maxFailures {
+	if n, _ := c.store.currentGeneration().failures.byKey.Size(); n != maxFailures {
 		t.Errorf("%d failures are remembered, want %d", n, maxFailures)
 	}
 	large := &origin{answer: responds(500, strings.Repeat("x", maxFailureBody+1))}
 	for range 2 {
 		serve(t, c, get(expandURL+"large"), &Call{Scheme: plain, Produce: large.produce})
 	}
-	asked(t, large, 2)
+	checkCalls(t, large, 2)
 }
 
 // TestRetryAfter checks the values of Retry-After.
@@ -650,7 +650,7 @@ func TestRetryAfter(t *testing.T) {
 		"-1": 0, "1.5": 0, "soon": 0, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
 		"Sat, 02 Jan 2126 03:04:05 GMT": MaxRetryAfter, "Friday, 02-Jan-26 03:04:35 GMT": 30 * time.Second,
 	} {
-		if got := RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+		if got := ParseRetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
 			t.Errorf("%q: got %v, want %v", value, got, want)
 		}
 	}
@@ -658,8 +658,8 @@ func TestRetryAfter(t *testing.T) {
 
 // tagged returns a producer of responses with tags.
 func tagged(tags ...string) Producer {
-	return func(*http.Request) (*Answer, error) {
-		a := answerOf(200, "one")
+	return func(*http.Request) (*Response, error) {
+		a := jsonAnswer(200, "one")
 		a.Tags = tags
 		return a, nil
 	}
@@ -699,9 +699,9 @@ func TestInvalidate(t *testing.T) {
 				t.Errorf("removed %d, want %d", n, len(test.gone))
 			}
 			for _, q := range test.gone {
-				o := says("two")
+				o := newOrigin("two")
 				serve(t, c, get("http://h/p?q="+q), o.call())
-				asked(t, o, 1)
+				checkCalls(t, o, 1)
 			}
 			if n := c.Stats().Entries; n != int64(len(answers)) {
 				t.Errorf("%d left and made again, want %d", n, len(answers))
@@ -717,15 +717,15 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// TestInvalidateWhileAsking checks that a response that may be based on outdated definitions is not stored, and not
+// TestInvalidateDuringRequest checks that a response that may be based on outdated definitions is not stored, and not
 // sent to requests made after the change.
-func TestInvalidateWhileAsking(t *testing.T) {
+func TestInvalidateDuringRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Int64
-		o := &origin{answer: func(*http.Request) (*Answer, error) {
+		o := &origin{answer: func(*http.Request) (*Response, error) {
 			now := version.Load()
 			time.Sleep(time.Second)
-			return answerOf(200, fmt.Sprint("v", now)), nil
+			return jsonAnswer(200, fmt.Sprint("v", now)), nil
 		}}
 		call := o.call()
 		c := New(Options{})
@@ -745,8 +745,8 @@ func TestInvalidateWhileAsking(t *testing.T) {
 func TestInvalidationRace(t *testing.T) {
 	var version, told atomic.Int64
 	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // short TTL, so that background refreshes occur too
-	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) {
-		a := answerOf(200, fmt.Sprint(version.Load()))
+	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Response, error) {
+		a := jsonAnswer(200, fmt.Sprint(version.Load()))
 		a.Tags = []string{"http://vs"}
 		return a, nil
 	}}
@@ -817,7 +817,7 @@ func (x combination) request(random *rand.Rand) *http.Request {
 		method = http.MethodHead
 	}
 	parameters := []string{"filter=" + x.filter, "url=http://vs"}
-	r := with(method, "http://h/fhir/ValueSet/$expand")
+	r := newRequest(method, "http://h/fhir/ValueSet/$expand")
 	if x.format == "xml" && random.IntN(2) == 0 || x.format == "json" && random.IntN(3) == 0 {
 		parameters = append(parameters, "_format="+x.format)
 		r.Header.Set("Accept", "application/fhir+json")
@@ -837,9 +837,9 @@ func (x combination) request(random *rand.Rand) *http.Request {
 	return r
 }
 
-// TestNobodyGetsAnothers runs many concurrent requests and invalidations, and checks that each response matches its
+// TestResponsesMatchRequests runs many concurrent requests and invalidations, and checks that each response matches its
 // request exactly.
-func TestNobodyGetsAnothers(t *testing.T) {
+func TestResponsesMatchRequests(t *testing.T) {
 	c := New(Options{MaxSize: 300 << 10, TTL: 20 * time.Millisecond, StaleWhileRevalidate: time.Minute, StaleIfError: time.Minute})
 	pick := func(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
 	one := func(random *rand.Rand) error {
@@ -853,7 +853,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 		r := x.request(random)
 		call := &Call{Scheme: &Scheme{VaryBy: x.varyBy}, Principal: Principal{User: x.user, Client: x.client}, Body: []byte(x.body)}
 		private := x.varyBy != VaryByNone && random.IntN(10) == 0
-		call.Produce = func(r *http.Request) (*Answer, error) {
+		call.Produce = func(r *http.Request) (*Response, error) {
 			// The response may depend only on the parts of this request that are in the key.
 			_, format, _ := strings.Cut(r.Header.Get("Accept"), "+")
 			y := x
@@ -861,7 +861,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 			if rand.IntN(20) == 0 {
 				return nil, errDown
 			}
-			a := answerOf(200, y.wants(), "Content-Type: application/fhir+"+format)
+			a := jsonAnswer(200, y.wants(), "Content-Type: application/fhir+"+format)
 			if private {
 				a.Header.Set("Cache-Control", "no-store")
 			}
@@ -920,7 +920,7 @@ type origin struct {
 }
 
 // produce implements Producer.
-func (o *origin) produce(r *http.Request) (*Answer, error) {
+func (o *origin) produce(r *http.Request) (*Response, error) {
 	o.calls.Add(1)
 	return o.answer(r)
 }
@@ -928,38 +928,40 @@ func (o *origin) produce(r *http.Request) (*Answer, error) {
 // call returns a call for a public response.
 func (o *origin) call() *Call { return &Call{Scheme: plain, Produce: o.produce} }
 
-// says returns a producer of a fixed body, with headers given as "Name: value".
-func says(body string, headers ...string) *origin {
+// newOrigin returns a producer of a fixed body, with headers given as "Name: value".
+func newOrigin(body string, headers ...string) *origin {
 	return &origin{answer: responds(http.StatusOK, body, headers...)}
 }
 
 // responds returns a producer of a fixed response, with headers given as "Name: value".
 func responds(status int, body string, headers ...string) Producer {
-	return func(*http.Request) (*Answer, error) { return answerOf(status, body, headers...), nil }
+	return func(*http.Request) (*Response, error) { return jsonAnswer(status, body, headers...), nil }
 }
 
 // fails returns a producer that always fails.
 func fails(err error) Producer {
-	return func(*http.Request) (*Answer, error) { return nil, err }
+	return func(*http.Request) (*Response, error) { return nil, err }
 }
 
-// answerOf returns a JSON response.
-func answerOf(status int, body string, headers ...string) *Answer {
+// jsonAnswer returns a JSON response.
+func jsonAnswer(status int, body string, headers ...string) *Response {
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
 		header.Set(name, value)
 	}
-	return &Answer{Status: status, Header: header, Body: []byte(body), Tags: []string{}}
+	return &Response{Status: status, Header: header, Body: []byte(body), Tags: []string{}}
 }
 
 const expandURL = "http://fhir.example.org/fhir/R4/ValueSet/$expand?url=http://example.org/vs"
 
 // get returns a GET request with headers given as "Name: value".
-func get(url string, headers ...string) *http.Request { return with(http.MethodGet, url, headers...) }
+func get(url string, headers ...string) *http.Request {
+	return newRequest(http.MethodGet, url, headers...)
+}
 
-// with returns a request with headers given as "Name: value".
-func with(method, url string, headers ...string) *http.Request {
+// newRequest returns a request with headers given as "Name: value".
+func newRequest(method, url string, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, url, nil)
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
@@ -989,8 +991,8 @@ func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 	}
 }
 
-// asked checks the number of calls of an origin.
-func asked(t *testing.T, o *origin, want int64) {
+// checkCalls checks the number of calls of an origin.
+func checkCalls(t *testing.T, o *origin, want int64) {
 	t.Helper()
 	if got := o.calls.Load(); got != want {
 		t.Errorf("the producer was asked %d times, want %d", got, want)
@@ -1010,16 +1012,16 @@ func (s *store) check() error {
 		for element := s.segments[i].Front(); element != nil; element = element.Next() {
 			e := element.Value.(*entry)
 			listed++
-			aliases += len(e.place.aliases)
+			aliases += len(e.position.aliases)
 			size := e.cost()
-			for _, alias := range e.place.aliases {
+			for _, alias := range e.position.aliases {
 				size += int64(len(alias)) + aliasOverhead
 				if s.aliases[alias] != e {
 					return fmt.Errorf("alias %q finds another entry", alias)
 				}
 			}
-			if size != e.place.size || s.entries[e.key.sum] != e || e.place.segment != i {
-				return fmt.Errorf("entry %v: size %d, kept as %d", e.key, size, e.place.size)
+			if size != e.position.size || s.entries[e.key.sum] != e || e.position.segment != i {
+				return fmt.Errorf("entry %v: size %d, kept as %d", e.key, size, e.position.size)
 			}
 			bytes += size
 		}

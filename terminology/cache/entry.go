@@ -27,16 +27,16 @@ type entry struct {
 	origin  http.Header // storedHeaders of the response
 	headers []field     // writtenHeaders of origin
 	tags    []string
-	own     bool // produced by this process
-	forms   [codings]encoding
-	made    time.Time // time of creation at the origin
+	local   bool // produced by this process
+	forms   [codingCount]lazyForm
+	created time.Time // time of creation at the origin
 	freshness
 
-	uses  atomic.Uint32 // number of uses, capped at two
-	stamp atomic.Pointer[stamp]
-	retry atomic.Int64 // earliest next fetch after a failure or during a fetch, in Unix nanoseconds
+	uses       atomic.Uint32 // number of uses, capped at two
+	ageHeaders atomic.Pointer[ageHeaders]
+	retry      atomic.Int64 // earliest next fetch after a failure or during a fetch, in Unix nanoseconds
 
-	place place // guarded by the store's mutex
+	position storePosition // guarded by the store's mutex
 }
 
 type field struct {
@@ -49,8 +49,8 @@ var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Locati
 // writtenHeaders are written unchanged. ETag is excluded because the entry's tag may belong to another coding.
 var writtenHeaders = storedHeaders[:4]
 
-func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
-	e := &entry{key: t.key, status: a.Status, tags: a.Tags, own: a.IsLocal, made: now.Add(-f.age), freshness: f}
+func newEntry(t *target, a *Response, f freshness, now time.Time) *entry {
+	e := &entry{key: t.key, status: a.Status, tags: a.Tags, local: a.IsLocal, created: now.Add(-f.age), freshness: f}
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {
@@ -74,11 +74,11 @@ func (e *entry) prepare(body []byte, tag string) {
 		sum.Write(body)
 		tag = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
 	}
-	e.forms[identity].Store(newForm(identity, body, tag))
+	e.forms[identityCoding].Store(newForm(identityCoding, body, tag))
 }
 
 // revalidated returns an entry with the old body and the header updated from a 304 (RFC 9111 §4.3.4).
-func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (*entry, bool) {
+func (o *Options) revalidated(old *entry, t *target, a *Response, now time.Time) (*entry, bool) {
 	header := old.origin.Clone()
 	maps.Copy(header, a.Header)
 	header["Content-Type"] = old.origin["Content-Type"]
@@ -86,11 +86,11 @@ func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (
 	if a.Tags != nil {
 		tags = a.Tags
 	}
-	plain := old.forms[identity].Load()
-	whole := &Answer{Status: old.status, Header: header, Body: plain.body, EntityTag: plain.tag, Tags: tags}
+	plain := old.forms[identityCoding].Load()
+	whole := &Response{Status: old.status, Header: header, Body: plain.body, EntityTag: plain.tag, Tags: tags}
 	f, ok := o.freshnessOf(whole, t.key, now)
 	e := newEntry(t, whole, f, now)
-	for coding := identity + 1; coding < codings; coding++ {
+	for coding := identityCoding + 1; coding < codingCount; coding++ {
 		e.forms[coding].Store(old.forms[coding].Load())
 	}
 	e.uses.Store(old.uses.Load())
@@ -105,7 +105,7 @@ const (
 
 // cost returns the size of an entry in bytes without its aliases.
 func (e *entry) cost() int64 {
-	size := entryOverhead + len(e.forms[identity].Load().body)
+	size := entryOverhead + len(e.forms[identityCoding].Load().body)
 	for name, values := range e.origin {
 		size += len(name)
 		for _, value := range values {
@@ -115,7 +115,7 @@ func (e *entry) cost() int64 {
 	for _, tag := range e.tags {
 		size += tagOverhead + len(tag)
 	}
-	for coding := identity + 1; coding < codings; coding++ {
+	for coding := identityCoding + 1; coding < codingCount; coding++ {
 		if f := e.forms[coding].Load(); f != nil {
 			size += f.cost()
 		}
@@ -123,18 +123,18 @@ func (e *entry) cost() int64 {
 	return int64(size)
 }
 
-func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.made)) }
+func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.created)) }
 
-// choose returns the form to write: the coding that the client prefers, from the second use on; identity before that
+// chooseForm returns the form to write: the coding that the client prefers, from the second use on; identity before that
 // and where compression does not help. grown is the growth of the entry in bytes.
-func (e *entry) choose(accepts *weights) (f *form, grown int) {
-	plain := e.forms[identity].Load()
-	mustCode := accepts[identity] == 0
-	if len(plain.body) < minCompressed && !mustCode {
+func (e *entry) chooseForm(accepts *weights) (f *form, grown int) {
+	plain := e.forms[identityCoding].Load()
+	mustCode := accepts[identityCoding] == 0
+	if len(plain.body) < minCompressedSize && !mustCode {
 		return plain, 0
 	}
-	c := accepts.best(func(c coding) bool { return mustCode || e.worthCoding(c, len(plain.body)) })
-	if c == identity {
+	c := accepts.best(func(c coding) bool { return mustCode || e.isWorthCoding(c, len(plain.body)) })
+	if c == identityCoding {
 		return plain, 0
 	}
 	if f = e.forms[c].Load(); f != nil {
@@ -153,22 +153,22 @@ func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	return f, f.cost()
 }
 
-// worthCoding reports whether a coding makes the body smaller, or has not been tried yet.
-func (e *entry) worthCoding(c coding, length int) bool {
+// isWorthCoding reports whether a coding makes the body smaller, or has not been tried yet.
+func (e *entry) isWorthCoding(c coding, length int) bool {
 	f := e.forms[c].Load()
 	return f == nil || len(f.body) < length
 }
 
-// place is the position of an entry in the store.
-type place struct {
+// storePosition is the position of an entry in the store.
+type storePosition struct {
 	segment int
 	element *list.Element
 	aliases []string
 	size    int64
 }
 
-// stamp contains the headers of an entry that change every second.
-type stamp struct {
+// ageHeaders contains the headers of an entry that change every second.
+type ageHeaders struct {
 	second int64 // age of the entry
 	age    []string
 	status []string // Cache-Status of a hit
@@ -179,32 +179,32 @@ type coding uint8
 
 // Content codings. If a client accepts several equally, the highest is used.
 const (
-	identity coding = iota
-	gzipped
-	zstandard
-	codings // number of codings
+	identityCoding coding = iota
+	gzipCoding
+	zstdCoding
+	codingCount // number of codings
 )
 
 // names are the codings in headers. suffixes are appended to the entity tags of coded forms. They differ from those of
 // Caddy's encode, which strips its own.
 var (
-	names    = [codings]string{"", "gzip", "zstd"}
-	suffixes = [codings]string{"", "-gz", "-zs"}
+	codingNames  = [codingCount]string{"", "gzip", "zstd"}
+	etagSuffixes = [codingCount]string{"", "-gz", "-zs"}
 )
 
-// minCompressed is the minimum size of a body to compress, in bytes. Smaller bodies fit into one packet.
-const minCompressed = 1024
+// minCompressedSize is the minimum size of a body to compress, in bytes. Smaller bodies fit into one packet.
+const minCompressedSize = 1024
 
 // weights contains the client's preference for each coding in thousandths; 0 means not acceptable.
-type weights [codings]int
+type weights [codingCount]int
 
-// unnamed is the weight of identity if it is not listed: acceptable, but last.
-const unnamed = 1
+// unlistedWeight is the weight of identity if it is not listed: acceptable, but last.
+const unlistedWeight = 1
 
 // acceptedCodings parses Accept-Encoding (RFC 9110 §12.5.3). Without the header, only identity is acceptable.
 func acceptedCodings(values []string) (w weights) {
-	w = weights{identity: unnamed}
-	var named [codings]bool
+	w = weights{identityCoding: unlistedWeight}
+	var named [codingCount]bool
 	others, wildcard := 0, false
 	for _, value := range values {
 		for item := range strings.SplitSeq(value, ",") {
@@ -219,8 +219,8 @@ func acceptedCodings(values []string) (w weights) {
 			}
 		}
 	}
-	for c := range codings {
-		if wildcard && !named[c] && (c != identity || others == 0) {
+	for c := range codingCount {
+		if wildcard && !named[c] && (c != identityCoding || others == 0) {
 			w[c] = others
 		}
 	}
@@ -231,20 +231,20 @@ func acceptedCodings(values []string) (w weights) {
 func codingOf(name string) (coding, bool) {
 	switch {
 	case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
-		return gzipped, true
+		return gzipCoding, true
 	case strings.EqualFold(name, "zstd"):
-		return zstandard, true
+		return zstdCoding, true
 	case strings.EqualFold(name, "identity"):
-		return identity, true
+		return identityCoding, true
 	}
-	return identity, false
+	return identityCoding, false
 }
 
 // best returns the available coding that the client prefers.
-func (w *weights) best(toBeHad func(coding) bool) coding {
-	best := identity
-	for c := identity + 1; c < codings; c++ {
-		if w[c] > 0 && w[c] >= w[best] && toBeHad(c) {
+func (w *weights) best(isAvailable func(coding) bool) coding {
+	best := identityCoding
+	for c := identityCoding + 1; c < codingCount; c++ {
+		if w[c] > 0 && w[c] >= w[best] && isAvailable(c) {
 			best = c
 		}
 	}
@@ -260,8 +260,8 @@ type form struct {
 	length []string
 }
 
-// encoding is a form that is computed on first use.
-type encoding struct {
+// lazyForm is a form that is computed on first use.
+type lazyForm struct {
 	atomic.Pointer[form]
 	compressing atomic.Bool
 }
@@ -270,16 +270,16 @@ const formOverhead = 250
 
 // newForm returns a form for a coded body; tag is that of the uncompressed body.
 func newForm(c coding, body []byte, tag string) *form {
-	tag += suffixes[c]
+	tag += etagSuffixes[c]
 	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
 }
 
 func (f *form) cost() int { return formOverhead + len(f.body) }
 
-var encodingNames = [codings][]string{gzipped: {names[gzipped]}, zstandard: {names[zstandard]}}
+var contentEncodings = [codingCount][]string{gzipCoding: {codingNames[gzipCoding]}, zstdCoding: {codingNames[zstdCoding]}}
 
 func encode(c coding, body []byte) []byte {
-	if c == zstandard {
+	if c == zstdCoding {
 		return zstdEncoder().EncodeAll(body, make([]byte, 0, len(body)/4))
 	}
 	var b bytes.Buffer
@@ -330,16 +330,16 @@ func entityTags(values []string) func(yield func(string) bool) {
 	}
 }
 
-// matched returns a form of the entry that the client already has and accepts, or nil.
-func (e *entry) matched(header http.Header, accepts *weights) *form {
+// matchingForm returns a form of the entry that the client already has and accepts, or nil.
+func (e *entry) matchingForm(header http.Header, accepts *weights) *form {
 	values := header["If-None-Match"]
 	if len(values) == 0 || e.status != http.StatusOK {
 		return nil
 	}
 	for tag := range entityTags(values) {
-		for coding := range codings {
+		for coding := range codingCount {
 			f := e.forms[coding].Load()
-			if f != nil && (tag == "*" || tag == f.tag) && (coding == identity || accepts[coding] > 0) {
+			if f != nil && (tag == "*" || tag == f.tag) && (coding == identityCoding || accepts[coding] > 0) {
 				return f
 			}
 		}
@@ -356,7 +356,7 @@ func parseDirectives(values []string) directives {
 		return nil
 	}
 	d := make(directives)
-	for item := range negotiation.Items(values) {
+	for item := range negotiation.ListItems(values) {
 		name, value, _ := strings.Cut(item, "=")
 		name = strings.ToLower(strings.Trim(name, " \t"))
 		if _, repeated := d[name]; !repeated {
@@ -392,18 +392,18 @@ type freshness struct {
 	fresh                time.Duration // usable without revalidation
 	staleWhileRevalidate time.Duration // usable during revalidation (RFC 5861 §3)
 	staleIfError         time.Duration // usable after a failure (RFC 5861 §4)
-	kept                 time.Duration // minimum retention, for validation
+	retention            time.Duration // minimum retention, for validation
 }
 
 func isNegative(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusGone || status == http.StatusUnprocessableEntity
 }
 
-func (a *Answer) isNegative() bool { return a.Negative || isNegative(a.Status) }
+func (a *Response) isNegative() bool { return a.Negative || isNegative(a.Status) }
 
 // freshnessOf returns the lifetimes of a response and whether it may be stored at all (RFC 9111 §3). The options limit
 // the lifetimes of the response and provide the defaults.
-func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, ok bool) {
+func (o *Options) freshnessOf(a *Response, key Key, now time.Time) (f freshness, ok bool) {
 	d := parseDirectives(a.Header["Cache-Control"])
 	switch {
 	case a.Status != http.StatusOK && !isNegative(a.Status),
@@ -411,7 +411,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 		d.has("no-store"),
 		d.has("private") && !key.personal,
 		len(a.Header["Set-Cookie"]) > 0, // addressed to a single client
-		!varyIsKept(a.Header["Vary"], key):
+		!keyCoversVary(a.Header["Vary"], key):
 		return f, false
 	}
 	limit := o.TTL
@@ -420,7 +420,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	}
 	f.age = ageOf(a.Header, now)
 	f.fresh = f.age + limit
-	if lifetime, said := saidLifetime(d, a.Header, now); said {
+	if lifetime, explicit := explicitLifetime(d, a.Header, now); explicit {
 		f.fresh = min(lifetime, f.fresh)
 	}
 	if d.has("no-cache") {
@@ -428,14 +428,14 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	}
 	f.staleWhileRevalidate, f.staleIfError = f.fresh, f.fresh
 	if !a.isNegative() && !d.has("no-cache") && !d.has("must-revalidate") && !d.has("proxy-revalidate") {
-		f.staleWhileRevalidate += d.atMost("stale-while-revalidate", o.StaleWhileRevalidate)
-		f.staleIfError += d.atMost("stale-if-error", o.StaleIfError)
+		f.staleWhileRevalidate += d.cappedSeconds("stale-while-revalidate", o.StaleWhileRevalidate)
+		f.staleIfError += d.cappedSeconds("stale-if-error", o.StaleIfError)
 	}
-	f.kept = max(f.staleWhileRevalidate, f.staleIfError)
+	f.retention = max(f.staleWhileRevalidate, f.staleIfError)
 	if canRevalidate(a) {
-		f.kept = max(f.kept, f.fresh, f.age) + o.TTL
+		f.retention = max(f.retention, f.fresh, f.age) + o.TTL
 	}
-	return f, f.kept > f.age
+	return f, f.retention > f.age
 }
 
 func isFailure(status int) bool {
@@ -443,27 +443,27 @@ func isFailure(status int) bool {
 }
 
 // canRevalidate reports whether a response is worth storing only for validation.
-func canRevalidate(a *Answer) bool {
+func canRevalidate(a *Response) bool {
 	return a.Status == http.StatusOK && a.Header.Get("Etag") != ""
 }
 
-// atMost returns the value of a directive capped at limit, or limit without the directive.
-func (d directives) atMost(name string, limit time.Duration) time.Duration {
+// cappedSeconds returns the value of a directive capped at limit, or limit without the directive.
+func (d directives) cappedSeconds(name string, limit time.Duration) time.Duration {
 	if value, ok := d.seconds(name); ok {
 		return min(value, limit)
 	}
 	return limit
 }
 
-// saidLifetime returns the explicit lifetime of a response (RFC 9111 §4.2.1).
-func saidLifetime(d directives, header http.Header, now time.Time) (lifetime time.Duration, said bool) {
+// explicitLifetime returns the explicit lifetime of a response (RFC 9111 §4.2.1).
+func explicitLifetime(d directives, header http.Header, now time.Time) (lifetime time.Duration, explicit bool) {
 	for _, name := range []string{"s-maxage", "max-age"} {
-		if lifetime, said = d.seconds(name); said {
+		if lifetime, explicit = d.seconds(name); explicit {
 			return lifetime, true
 		}
 	}
-	expires, said := header["Expires"]
-	if !said {
+	expires, explicit := header["Expires"]
+	if !explicit {
 		return 0, false
 	}
 	end, err := http.ParseTime(expires[0])
@@ -487,10 +487,10 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	return max(0, age)
 }
 
-// varyIsKept reports whether the key covers all headers in Vary (RFC 9111 §4.1). Of the headers that the producer gets,
+// keyCoversVary reports whether the key covers all headers in Vary (RFC 9111 §4.1). Of the headers that the producer gets,
 // only credentials can be missing in the key.
-func varyIsKept(vary []string, key Key) bool {
-	for name := range negotiation.Items(vary) {
+func keyCoversVary(vary []string, key Key) bool {
+	for name := range negotiation.ListItems(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })
 		if name == "*" || isCredential && !key.personal {
 			return false

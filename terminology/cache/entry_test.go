@@ -47,7 +47,7 @@ func decode(t *testing.T, coding string, body []byte) string {
 
 func TestCodings(t *testing.T) {
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: says(large).produce}
+	call := &Call{Scheme: plain, Produce: newOrigin(large).produce}
 	if w := serve(t, c, get(expandURL, "Accept-Encoding: gzip"), call); w.Header().Get("Content-Encoding") != "" {
 		t.Error("compressed at the first use")
 	}
@@ -85,12 +85,12 @@ func TestCodings(t *testing.T) {
 	}
 }
 
-func itoa(n int) string { return newForm(identity, make([]byte, n), "").length[0] }
+func itoa(n int) string { return newForm(identityCoding, make([]byte, n), "").length[0] }
 
 // TestSmall checks that a small body is not compressed unless identity is not acceptable.
 func TestSmall(t *testing.T) {
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: says("small").produce}
+	call := &Call{Scheme: plain, Produce: newOrigin("small").produce}
 	for range 3 {
 		if w := serve(t, c, get(expandURL, "Accept-Encoding: gzip"), call); w.Header().Get("Content-Encoding") != "" {
 			t.Error("a small body is compressed")
@@ -106,8 +106,8 @@ func TestSmall(t *testing.T) {
 
 func TestHead(t *testing.T) {
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: says(large).produce}
-	head := serve(t, c, with(http.MethodHead, expandURL), call)
+	call := &Call{Scheme: plain, Produce: newOrigin(large).produce}
+	head := serve(t, c, newRequest(http.MethodHead, expandURL), call)
 	hit := serve(t, c, get(expandURL), call)
 	if head.Body.Len() != 0 || hit.Body.String() != large {
 		t.Errorf("HEAD has %d bytes, GET %d", head.Body.Len(), hit.Body.Len())
@@ -137,7 +137,7 @@ func TestHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := New(Options{})
-				call := &Call{Scheme: test.scheme, Principal: test.principal, Produce: says("one", "Content-Location: /x", "Content-Language: de",
+				call := &Call{Scheme: test.scheme, Principal: test.principal, Produce: newOrigin("one", "Content-Location: /x", "Content-Language: de",
 					"Server: secret", "Etag: W/\"theirs\"", "Cache-Control: max-age=9999", "Warning: x").produce}
 				serve(t, c, get(expandURL, test.header), call)
 				time.Sleep(20 * time.Second)
@@ -163,8 +163,8 @@ func TestHeaders(t *testing.T) {
 // TestSharedHeaders checks that modifying the header of one response does not affect others.
 func TestSharedHeaders(t *testing.T) {
 	c := New(Options{})
-	o := &origin{answer: func(*http.Request) (*Answer, error) {
-		a := answerOf(200, "one")
+	o := &origin{answer: func(*http.Request) (*Response, error) {
+		a := jsonAnswer(200, "one")
 		a.Header["Content-Language"] = append(make([]string, 0, 2), "de")
 		return a, nil
 	}}
@@ -241,12 +241,12 @@ func TestAcceptedCodings(t *testing.T) {
 		"deflate;q=1, identity;q=0.3, zstd;q=0.2": "",
 	} {
 		w := acceptedCodings([]string{accept})
-		if got := names[w.best(func(coding) bool { return true })]; got != want {
+		if got := codingNames[w.best(func(coding) bool { return true })]; got != want {
 			t.Errorf("Accept-Encoding: %s chooses %q, want %q", accept, got, want)
 		}
 	}
 	w := acceptedCodings([]string{"gzip;q=0.1", "zstd;q=0.2"})
-	if got := w.best(func(c coding) bool { return c != zstandard }); got != gzipped {
+	if got := w.best(func(c coding) bool { return c != zstdCoding }); got != gzipCoding {
 		t.Errorf("two lines, without zstd: %v", got)
 	}
 }

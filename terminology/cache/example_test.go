@@ -11,10 +11,10 @@ import (
 // A handler serves responses from the cache and provides a producer for misses.
 func ExampleCache_Serve() {
 	answers := cache.New(cache.Options{MaxSize: 256 << 20})
-	scheme := &cache.Scheme{Space: "/fhir/R4", VaryBy: cache.VaryByNone}
-	expand := func(r *http.Request) (*cache.Answer, error) {
+	scheme := &cache.Scheme{Namespace: "/fhir/R4", VaryBy: cache.VaryByNone}
+	expand := func(r *http.Request) (*cache.Response, error) {
 		fmt.Println("asked for", r.URL.Query().Get("filter"), "as", r.Header.Get("Accept"))
-		return &cache.Answer{
+		return &cache.Response{
 			Status: http.StatusOK,
 			Header: http.Header{"Content-Type": {"application/fhir+json"}, "Cache-Control": {"max-age=600"}},
 			Body:   []byte(`{"resourceType":"ValueSet"}`),

@@ -23,7 +23,7 @@ type fetch struct {
 	target     *target
 	request    *http.Request // request for the producer
 	produce    Producer
-	old        *entry // stale entry to validate, or nil
+	staleEntry *entry // stale entry to validate, or nil
 	generation *generation
 }
 
@@ -44,15 +44,15 @@ func (c *Cache) fetch(r *http.Request, call *Call, t *target, old *entry) (*fetc
 func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed bool, err error) {
 	led := false
 	done := f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
-		if e := c.store.peek(f.target.key); e != nil && e != f.old {
-			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // stored since the lookup
+		if e := c.store.peek(f.target.key); e != nil && e != f.staleEntry {
+			return &result{response: &Response{Status: e.status}, entry: e, stored: true}, nil // stored since the lookup
 		}
 		if res, failed, err := f.generation.failures.get(f.target.key, time.Now()); failed {
 			return res, err
 		}
 		led = true
-		res, err := c.ask(context.WithoutCancel(ctx), f)
-		f.generation.failures.note(f.target.key, res, err, c.options.FailureTTL)
+		res, err := c.runFetch(context.WithoutCancel(ctx), f)
+		f.generation.failures.record(f.target.key, res, err, c.options.FailureTTL)
 		return res, err
 	})
 	select {
@@ -67,7 +67,7 @@ func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed 
 	if led || res.entry != nil || res.isShared(f.target.key) {
 		return res, !led, nil
 	}
-	res, err = c.ask(ctx, f)
+	res, err = c.runFetch(ctx, f)
 	return res, false, err
 }
 
@@ -84,9 +84,9 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 	}
 	ctx := context.WithoutCancel(f.request.Context())
 	f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
-		res, err := c.ask(ctx, f)
-		if err != nil || res.failed() {
-			c.failed(old, res, err, time.Now())
+		res, err := c.runFetch(ctx, f)
+		if err != nil || res.isFailure() {
+			c.delayRetry(old, res, err, time.Now())
 		} else {
 			old.retry.Store(0) // the entry still exists only if an invalidation prevented its replacement
 		}
@@ -94,43 +94,43 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 	})
 }
 
-// failed delays the next fetch for a stale entry by as much as after a failure without a stale entry.
-func (c *Cache) failed(old *entry, res *result, err error, now time.Time) {
+// delayRetry delays the next fetch for a stale entry by as much as after a failure without a stale entry.
+func (c *Cache) delayRetry(old *entry, res *result, err error, now time.Time) {
 	pause := cmp.Or(retryAfterOf(res, err, now), max(0, c.options.FailureTTL))
 	old.retry.Store(now.Add(pause).UnixNano())
 }
 
-var errNotWhole = errors.New("the answer's body is not as long as it says, or is compressed")
+var errIncompleteBody = errors.New("the answer's body is not as long as it says, or is compressed")
 
-var errUnasked = errors.New("the answer is 304 Not Modified, but there is nothing that it could be about")
+var errUnexpected304 = errors.New("the answer is 304 Not Modified, but there is nothing that it could be about")
 
-// ask calls the producer and stores its response.
-func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
+// runFetch calls the producer and stores its response.
+func (c *Cache) runFetch(ctx context.Context, f *fetch) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	answer, err := produce(f.produce, f.request.WithContext(ctx))
+	response, err := produce(f.produce, f.request.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
-	res, now := &result{answer: answer}, time.Now()
-	keep := true
+	res, now := &result{response: response}, time.Now()
+	storable := true
 	switch {
-	case answer.Status == http.StatusNotModified && f.old == nil:
-		return nil, errUnasked
-	case answer.Status == http.StatusNotModified:
+	case response.Status == http.StatusNotModified && f.staleEntry == nil:
+		return nil, errUnexpected304
+	case response.Status == http.StatusNotModified:
 		res.validated = true
-		res.entry, keep = c.options.revalidated(f.old, f.target, answer, now)
-	case !answer.isWhole():
-		return nil, errNotWhole
-	case f.target.representation.fits(answer.Header.Get("Content-Type")):
-		if life, ok := c.options.freshnessOf(answer, f.target.key, now); ok {
-			res.entry = newEntry(f.target, answer, life, now)
+		res.entry, storable = c.options.revalidated(f.staleEntry, f.target, response, now)
+	case !response.hasCompleteBody():
+		return nil, errIncompleteBody
+	case f.target.representation.matches(response.Header.Get("Content-Type")):
+		if lifetimes, ok := c.options.freshnessOf(response, f.target.key, now); ok {
+			res.entry = newEntry(f.target, response, lifetimes, now)
 		}
 	}
-	keep = keep && res.entry != nil
-	res.stored = keep && c.store.add(res.entry, f.generation, now)
-	if f.old != nil && !keep && !res.failed() {
-		c.store.discard(f.old) // outdated, and the new response may not be stored
+	storable = storable && res.entry != nil
+	res.stored = storable && c.store.add(res.entry, f.generation, now)
+	if f.staleEntry != nil && !storable && !res.isFailure() {
+		c.store.discard(f.staleEntry) // outdated, and the new response may not be stored
 	}
 	return res, nil
 }
@@ -152,36 +152,36 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-var errNoAnswer = errors.New("the producer wrote no response")
+var errNoResponse = errors.New("the producer wrote no response")
 
 // produce calls a producer and converts a panic to an error.
-func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
+func produce(producer Producer, r *http.Request) (response *Response, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			answer, err = nil, &panicError{Value: value, Stack: debug.Stack()}
+			response, err = nil, &panicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	if answer, err = producer(r); err == nil && answer == nil {
-		err = errNoAnswer
+	if response, err = producer(r); err == nil && response == nil {
+		err = errNoResponse
 	}
-	return answer, err
+	return response, err
 }
 
-// passed are headers that the producer gets although not every key contains them. Responses must not depend on them
+// forwardedHeaders are headers that the producer gets although not every key contains them. Responses must not depend on them
 // unless the caller sets [Scheme.VaryBy] accordingly.
-var passed = []string{"Authorization", "Traceparent", "Tracestate"}
+var forwardedHeaders = []string{"Authorization", "Traceparent", "Tracestate"}
 
 // request returns the request for the producer, reduced to the parts in the key and the headers in passed.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
-	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
-	for _, names := range [...][]string{passed, c.Scheme.Headers} {
+	header := make(http.Header, len(forwardedHeaders)+len(c.Scheme.Headers)+4)
+	for _, names := range [...][]string{forwardedHeaders, c.Scheme.Headers} {
 		for _, name := range names {
 			if values := r.Header[name]; len(values) > 0 {
 				header[name] = slices.Clone(values)
 			}
 		}
 	}
-	if cookies := r.Header["Cookie"]; len(cookies) > 0 && c.Scheme.holdsCredentials(c.Principal) {
+	if cookies := r.Header["Cookie"]; len(cookies) > 0 && c.Scheme.includesCredentials(c.Principal) {
 		header["Cookie"] = slices.Clone(cookies)
 	}
 	representation.apply(header)
@@ -213,17 +213,17 @@ func setUnlessEmpty(header http.Header, name, value string) {
 
 // isShared reports whether a result is a failure that all requests with the key may get.
 func (r *result) isShared(key Key) bool {
-	if !r.failed() {
+	if !r.isFailure() {
 		return false
 	}
-	header := r.answer.Header
+	header := r.response.Header
 	private := parseDirectives(header["Cache-Control"]).has("private") && !key.personal
-	return !private && len(header["Set-Cookie"]) == 0 && varyIsKept(header["Vary"], key)
+	return !private && len(header["Set-Cookie"]) == 0 && keyCoversVary(header["Vary"], key)
 }
 
 // result is the result of a producer call.
 type result struct {
-	answer    *Answer
+	response  *Response
 	entry     *entry // nil if the response may not be stored
 	stored    bool
 	validated bool // the producer confirmed the old entry
@@ -234,7 +234,7 @@ func (r *result) status() (status string) {
 	if r.validated {
 		status = "; fwd-status=304"
 	} else {
-		status = "; fwd-status=" + strconv.Itoa(r.answer.Status)
+		status = "; fwd-status=" + strconv.Itoa(r.response.Status)
 	}
 	if r.stored {
 		status += "; stored"
@@ -242,13 +242,13 @@ func (r *result) status() (status string) {
 	return status
 }
 
-// failed reports whether the producer returned a failure.
-func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
+// isFailure reports whether the producer returned a failure.
+func (r *result) isFailure() bool { return r.entry == nil && isFailure(r.response.Status) }
 
-// Unavailable is the error of a [Producer] after its origin failed. All requests with the same key get it for
+// UnavailableError is the error of a [Producer] after its origin failed. All requests with the same key get it for
 // [Options.FailureTTL], to protect the origin.
-type Unavailable struct {
-	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
+type UnavailableError struct {
+	// ParseRetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
 	RetryAfter time.Duration
 
 	// Err is the cause. Required.
@@ -256,17 +256,17 @@ type Unavailable struct {
 }
 
 // Error implements error.
-func (e *Unavailable) Error() string { return e.Err.Error() }
+func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *Unavailable) Unwrap() error { return e.Err }
+func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // MaxRetryAfter is the maximum Retry-After that is honored, so that a wrong header does not block the service.
 const MaxRetryAfter = 5 * time.Minute
 
-// RetryAfter returns the wait time of a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter], or 0 if it is
+// ParseRetryAfter returns the wait time of a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter], or 0 if it is
 // missing or invalid.
-func RetryAfter(header http.Header, now time.Time) time.Duration {
+func ParseRetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	var wait time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -277,8 +277,8 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return min(max(0, wait), MaxRetryAfter)
 }
 
-// Seconds formats a duration for Retry-After in seconds, rounded up.
-func Seconds(wait time.Duration) string {
+// FormatRetryAfter formats a duration for Retry-After in seconds, rounded up.
+func FormatRetryAfter(wait time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
 }
 
@@ -289,10 +289,10 @@ const (
 
 // failure is a failure of an origin.
 type failure struct {
-	res   *result // nil if err is set
-	err   error
-	said  bool // whether Retry-After was sent
-	until time.Time
+	res           *result // nil if err is set
+	err           error
+	hadRetryAfter bool // whether Retry-After was sent
+	until         time.Time
 }
 
 // failures contains the recent failures of a generation.
@@ -308,37 +308,37 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 	}
 	left := last.until.Sub(now)
 	switch {
-	case !last.said:
+	case !last.hadRetryAfter:
 		return last.res, true, last.err
 	case last.err != nil:
-		return nil, true, &Unavailable{RetryAfter: left, Err: last.err}
+		return nil, true, &UnavailableError{RetryAfter: left, Err: last.err}
 	}
-	answer := *last.res.answer
-	answer.Header = answer.Header.Clone()
-	answer.Header.Set("Retry-After", Seconds(left))
-	return &result{answer: &answer}, true, nil
+	response := *last.res.response
+	response.Header = response.Header.Clone()
+	response.Header.Set("Retry-After", FormatRetryAfter(left))
+	return &result{response: &response}, true, nil
 }
 
-// note stores a failure if it may be shared.
-func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
+// record stores a failure if it may be shared.
+func (f *failures) record(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
-	unavailable := (*Unavailable)(nil)
-	if err != nil && !errors.As(err, &unavailable) || err == nil && (!res.isShared(key) || len(res.answer.Body) > maxFailureBody) {
+	unavailable := (*UnavailableError)(nil)
+	if err != nil && !errors.As(err, &unavailable) || err == nil && (!res.isShared(key) || len(res.response.Body) > maxFailureBody) {
 		return
 	}
 	wait := retryAfterOf(res, err, now)
 	if pause := cmp.Or(wait, ttl); pause > 0 {
-		f.byKey.Put(key.sum, failure{res: res, err: err, said: wait > 0, until: now.Add(pause)}, 1)
+		f.byKey.Put(key.sum, failure{res: res, err: err, hadRetryAfter: wait > 0, until: now.Add(pause)}, 1)
 	}
 }
 
 // retryAfterOf returns the origin's wait time after a failure, or 0 without Retry-After.
 func retryAfterOf(res *result, err error, now time.Time) time.Duration {
-	if unavailable := (*Unavailable)(nil); errors.As(err, &unavailable) {
+	if unavailable := (*UnavailableError)(nil); errors.As(err, &unavailable) {
 		return min(unavailable.RetryAfter, MaxRetryAfter)
 	}
 	if err != nil {
 		return 0
 	}
-	return RetryAfter(res.answer.Header, now)
+	return ParseRetryAfter(res.response.Header, now)
 }

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// TestHerd sends a thousand concurrent requests for a response that is missing, then for a stale one.
-func TestHerd(t *testing.T) {
+// TestRequestCollapsing sends a thousand concurrent requests for a response that is missing, then for a stale one.
+func TestRequestCollapsing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(*http.Request) (*Answer, error) {
+		o := &origin{answer: func(*http.Request) (*Response, error) {
 			time.Sleep(time.Second)
-			return answerOf(200, "one"), nil
+			return jsonAnswer(200, "one"), nil
 		}}
 		call := o.call()
 		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
@@ -44,17 +44,17 @@ func TestHerd(t *testing.T) {
 		if collapsed := herd(); collapsed != 999 {
 			t.Errorf("%d were collapsed, want 999", collapsed)
 		}
-		asked(t, o, 1)
+		checkCalls(t, o, 1)
 		time.Sleep(2 * time.Minute)
 		herd()
 		time.Sleep(2 * time.Second)
-		asked(t, o, 2)
+		checkCalls(t, o, 2)
 	})
 }
 
 // TestLate checks that requests use a stored response even if their lookup preceded its storing.
 func TestLate(t *testing.T) {
-	o := says("one")
+	o := newOrigin("one")
 	c := New(Options{})
 	call := o.call()
 	var late [3]*fetch
@@ -70,16 +70,16 @@ func TestLate(t *testing.T) {
 			t.Errorf("%d: %+v, collapsed %t, %v", n, res, collapsed, err)
 		}
 	}
-	asked(t, o, 1)
+	checkCalls(t, o, 1)
 }
 
-// TestOneGoesAway checks that a disconnecting client does not cancel the response for others.
-func TestOneGoesAway(t *testing.T) {
+// TestClientDisconnects checks that a disconnecting client does not cancel the response for others.
+func TestClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		o := &origin{answer: func(r *http.Request) (*Response, error) {
 			select {
 			case <-time.After(time.Second):
-				return answerOf(200, "one"), nil
+				return jsonAnswer(200, "one"), nil
 			case <-r.Context().Done():
 				return nil, context.Cause(r.Context())
 			}
@@ -107,14 +107,14 @@ func TestOneGoesAway(t *testing.T) {
 			})
 		}
 		all.Wait()
-		asked(t, o, 1)
+		checkCalls(t, o, 1)
 		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=3600")
 	})
 }
 
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		o := &origin{answer: func(r *http.Request) (*Response, error) {
 			<-r.Context().Done()
 			return nil, context.Cause(r.Context())
 		}}
@@ -128,7 +128,7 @@ func TestTimeout(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(*http.Request) (*Answer, error) {
+		o := &origin{answer: func(*http.Request) (*Response, error) {
 			time.Sleep(time.Second)
 			panic(http.ErrAbortHandler)
 		}}
@@ -145,24 +145,24 @@ func TestPanic(t *testing.T) {
 			})
 		}
 		all.Wait()
-		asked(t, o, 1)
+		checkCalls(t, o, 1)
 		o.answer = responds(http.StatusOK, "one")
 		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=miss; fwd-status=200; stored")
 	})
-	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) { return nil, nil }})
-	if !errors.Is(err, errNoAnswer) {
+	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: func(*http.Request) (*Response, error) { return nil, nil }})
+	if !errors.Is(err, errNoResponse) {
 		t.Errorf("neither answer nor error: %v", err)
 	}
 }
 
-// TestNotForOthers checks that a response for one client is not shared with waiting requests.
-func TestNotForOthers(t *testing.T) {
+// TestUnshareableResponse checks that a response for one client is not shared with waiting requests.
+func TestUnshareableResponse(t *testing.T) {
 	for name, header := range map[string]string{"no-store": "Cache-Control: no-store", "private": "Cache-Control: private", "cookie": "Set-Cookie: a=b"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &origin{answer: func(r *http.Request) (*Answer, error) {
+				o := &origin{answer: func(r *http.Request) (*Response, error) {
 					time.Sleep(time.Second)
-					return answerOf(200, r.Header.Get("Authorization"), header), nil
+					return jsonAnswer(200, r.Header.Get("Authorization"), header), nil
 				}}
 				c := New(Options{})
 				var all sync.WaitGroup
@@ -174,7 +174,7 @@ func TestNotForOthers(t *testing.T) {
 					})
 				}
 				all.Wait()
-				asked(t, o, 20)
+				checkCalls(t, o, 20)
 			})
 		})
 	}
@@ -187,8 +187,8 @@ func TestUsersDoNotWaitForEachOther(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				o := says(fmt.Sprint("for ", i))
-				slow := func(r *http.Request) (*Answer, error) { time.Sleep(time.Second); return o.produce(r) }
+				o := newOrigin(fmt.Sprint("for ", i))
+				slow := func(r *http.Request) (*Response, error) { time.Sleep(time.Second); return o.produce(r) }
 				w := serve(t, c, get(expandURL), &Call{Scheme: &Scheme{}, Principal: Principal{User: fmt.Sprint(i)}, Produce: slow})
 				expect(t, w, fmt.Sprint("for ", i), "fwd=miss; fwd-status=200; stored")
 			})
@@ -200,9 +200,9 @@ func TestUsersDoNotWaitForEachOther(t *testing.T) {
 // TestRequestAfterwards checks that a client's request is not accessed after it has ended.
 func TestRequestAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		o := &origin{answer: func(r *http.Request) (*Response, error) {
 			time.Sleep(time.Second)
-			return answerOf(200, r.Header.Get("Authorization")+r.URL.Query().Get("filter")), nil
+			return jsonAnswer(200, r.Header.Get("Authorization")+r.URL.Query().Get("filter")), nil
 		}}
 		c := New(Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -225,27 +225,27 @@ func TestPrivateAmongUsersOfAClient(t *testing.T) {
 	c := New(Options{})
 	for _, user := range []string{"alice", "bob", ""} {
 		call := &Call{Scheme: &Scheme{VaryBy: VaryByClient}, Principal: Principal{User: user, Client: "app"}}
-		call.Produce = says("for "+user, "Cache-Control: private").produce
+		call.Produce = newOrigin("for "+user, "Cache-Control: private").produce
 		expect(t, serve(t, c, get(expandURL), call), "for "+user, "fwd=miss; fwd-status=200")
 	}
-	service := &Call{Scheme: &Scheme{}, Principal: Principal{Client: "app"}, Produce: says("for it", "Cache-Control: private").produce}
+	service := &Call{Scheme: &Scheme{}, Principal: Principal{Client: "app"}, Produce: newOrigin("for it", "Cache-Control: private").produce}
 	expect(t, serve(t, c, get(expandURL), service), "for it", "fwd=miss; fwd-status=200; stored")
 }
 
 func TestPost(t *testing.T) {
-	o := &origin{answer: func(r *http.Request) (*Answer, error) {
+	o := &origin{answer: func(r *http.Request) (*Response, error) {
 		body := make([]byte, r.ContentLength)
 		_, err := r.Body.Read(body)
-		return answerOf(200, r.Method+" "+r.Header.Get("Content-Type")+" "+string(body)), err
+		return jsonAnswer(200, r.Method+" "+r.Header.Get("Content-Type")+" "+string(body)), err
 	}}
 	c := New(Options{})
 	for _, body := range []string{"a", "b", "a", "b"} {
-		w := serve(t, c, with(http.MethodPost, expandURL, "If-None-Match: *", "Content-Type: a/b"), &Call{Scheme: plain, Body: []byte(body), Produce: o.produce})
+		w := serve(t, c, newRequest(http.MethodPost, expandURL, "If-None-Match: *", "Content-Type: a/b"), &Call{Scheme: plain, Body: []byte(body), Produce: o.produce})
 		if w.Body.String() != "POST a/b "+body || w.Header().Get("Etag") != "" {
 			t.Errorf("%q: %q, %v", body, w.Body, w.Header())
 		}
 	}
-	asked(t, o, 2)
+	checkCalls(t, o, 2)
 }
 
 // The producer gets a context that was detached during the client's request, once per response.
@@ -256,11 +256,11 @@ func TestDetach(t *testing.T) {
 	call := &Call{Scheme: &Scheme{VaryBy: VaryByNone}, Detach: func(ctx context.Context) context.Context {
 		detached++
 		return context.WithValue(ctx, key{}, "kept")
-	}, Produce: func(r *http.Request) (*Answer, error) {
+	}, Produce: func(r *http.Request) (*Response, error) {
 		if r.Context().Value(key{}) != "kept" {
 			t.Error("the producer has another context")
 		}
-		return &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: []byte("{}")}, nil
+		return &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: []byte("{}")}, nil
 	}}
 	for range 3 {
 		if err := c.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ValueSet/$expand", nil), call); err != nil {

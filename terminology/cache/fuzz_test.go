@@ -15,11 +15,11 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, encoding, match, accept, control, query string) {
 		w := acceptedCodings([]string{encoding})
 		for c, q := range w {
-			if q < 0 || q > negotiation.FullWeight {
+			if q < 0 || q > negotiation.MaxWeight {
 				t.Fatalf("weight of %d is %d", c, q)
 			}
 		}
-		if best := w.best(func(coding) bool { return true }); best != identity && (w[best] == 0 || w[best] < w[identity]) {
+		if best := w.best(func(coding) bool { return true }); best != identityCoding && (w[best] == 0 || w[best] < w[identityCoding]) {
 			t.Fatalf("%q chooses %d of %v", encoding, best, w)
 		}
 		for tag := range entityTags([]string{match}) {
@@ -27,13 +27,13 @@ func FuzzHeaders(f *testing.F) {
 				t.Fatalf("%q has tag %q", match, tag)
 			}
 		}
-		clientDirectivesOf(http.Header{"Cache-Control": {control}})
+		parseClientDirectives(http.Header{"Cache-Control": {control}})
 		r := get("http://h/p", "Accept: "+accept)
 		r.URL.RawQuery = query
 		if q, err := plain.target(r, Principal{}, nil); err == nil {
 			header := make(http.Header)
 			q.representation.apply(header)
-			if format, _ := negotiation.Accepted(header["Accept"]); format != q.representation.format {
+			if format, _ := negotiation.PreferredFormat(header["Accept"]); format != q.representation.format {
 				t.Fatalf("Accept: %s asks for %d, not %d", header["Accept"], format, q.representation.format)
 			}
 		}

@@ -42,8 +42,8 @@ type Principal struct {
 
 // Scheme configures keys. It must not be modified while in use.
 type Scheme struct {
-	// Space separates handlers that share a [Cache]. Handlers with equal spaces must produce equal responses.
-	Space string
+	// Namespace separates handlers that share a [Cache]. Handlers with equal spaces must produce equal responses.
+	Namespace string
 
 	// Epoch identifies the version of the definitions. Responses of another epoch are not found.
 	Epoch string
@@ -88,7 +88,7 @@ func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t ta
 		parts = appendPart(parts, r.Header.Get("Content-Type"))
 		parts = append(parts, sum[:]...)
 	}
-	parts = appendPart(parts, s.Space)
+	parts = appendPart(parts, s.Namespace)
 	parts = appendPart(parts, s.Epoch)
 	parts = t.representation.append(parts)
 	parts = s.appendHeaders(parts, r.Header)
@@ -115,7 +115,7 @@ func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []b
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
 	}
-	dst = appendPart(dst, s.Space)
+	dst = appendPart(dst, s.Namespace)
 	dst = appendPart(dst, s.Epoch)
 	dst = appendPart(dst, r.Host)
 	dst = appendPart(dst, r.URL.Path)
@@ -163,8 +163,8 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	return append(dst, scopeAnonymous), false
 }
 
-// holdsCredentials reports whether keys contain the credentials of a request with this principal.
-func (s *Scheme) holdsCredentials(p Principal) bool {
+// includesCredentials reports whether keys contain the credentials of a request with this principal.
+func (s *Scheme) includesCredentials(p Principal) bool {
 	return s.VaryBy != VaryByNone && p.User == "" && p.Client == ""
 }
 
@@ -215,8 +215,8 @@ func parseParameters(query string) (list parameters, err error) {
 	return list, nil
 }
 
-// take removes the parameters with a name and returns their values.
-func (l parameters) take(name string) (rest parameters, values []string) {
+// extract removes the parameters with a name and returns their values.
+func (l parameters) extract(name string) (rest parameters, values []string) {
 	rest = slices.DeleteFunc(l, func(p parameter) bool {
 		if p.name == name {
 			values = append(values, p.value)
@@ -255,25 +255,25 @@ type representation struct {
 
 // Errors of representations that the producer rejects.
 var (
-	errFormat   = errors.New("_format must be json or xml")
-	errRepeated = errors.New("_format and _pretty may be given only once")
+	errFormat            = errors.New("_format must be json or xml")
+	errRepeatedParameter = errors.New("_format and _pretty may be given only once")
 )
 
 // negotiate removes the parameters of the representation from the list. _format takes precedence over Accept (R4
 // §3.1.0.1.11).
 func negotiate(list parameters, header http.Header) (parameters, representation, error) {
 	var r representation
-	list, formats := list.take("_format")
-	list, pretty := list.take("_pretty")
+	list, formats := list.extract("_format")
+	list, pretty := list.extract("_pretty")
 	if len(formats) > 1 || len(pretty) > 1 {
-		return list, r, errRepeated
+		return list, r, errRepeatedParameter
 	}
 	r.pretty = len(pretty) > 0 && pretty[0] == "true"
 	if !list.has("displayLanguage") {
-		r.language = negotiation.Languages(header["Accept-Language"])
+		r.language = negotiation.NormalizeLanguages(header["Accept-Language"])
 	}
 	if len(formats) == 0 {
-		r.format, r.fhirVersion = negotiation.Accepted(header["Accept"])
+		r.format, r.fhirVersion = negotiation.PreferredFormat(header["Accept"])
 		return list, r, nil
 	}
 	kind, version, _ := strings.Cut(formats[0], ";")
@@ -311,7 +311,7 @@ func (r representation) apply(header http.Header) {
 	}
 }
 
-func (r representation) fits(contentType string) bool {
+func (r representation) matches(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	format, known := negotiation.FormatOf(kind)
 	return err == nil && known && format == r.format

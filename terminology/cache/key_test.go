@@ -19,8 +19,8 @@ func keyOf(t *testing.T, s *Scheme, r *http.Request, p Principal, body string) K
 	return target.key
 }
 
-// ask contains all inputs of a key.
-type ask struct {
+// keyInput contains all inputs of a key.
+type keyInput struct {
 	scheme    Scheme
 	request   *http.Request
 	principal Principal
@@ -34,7 +34,7 @@ func TestSameKey(t *testing.T) {
 		"escapes":          get("http://h/fhir/ValueSet/$expand?url=http%3A%2F%2Fa&filter=%78"),
 		"empty parts":      get("http://h/fhir/ValueSet/$expand?&url=http://a&&filter=x&"),
 		"host in capitals": get("http://H/fhir/ValueSet/$expand?url=http://a&filter=x"),
-		"HEAD":             with(http.MethodHead, base),
+		"HEAD":             newRequest(http.MethodHead, base),
 		"_format":          get(base + "&_format=json"),
 		"long _format":     get(base + "&_format=application/fhir%2Bjson"),
 		"unescaped plus":   get(base + "&_format=application/fhir+json"),
@@ -62,7 +62,7 @@ func TestSameKey(t *testing.T) {
 // TestDifferentKeys checks that all keys differ pairwise, including keys with parts that concatenate to the same string.
 func TestDifferentKeys(t *testing.T) {
 	base := "http://h/fhir/ValueSet/$expand?url=http://a&filter=x"
-	asks := map[string]ask{
+	asks := map[string]keyInput{
 		"base":                 {request: get(base)},
 		"other host":           {request: get("http://i/fhir/ValueSet/$expand?url=http://a&filter=x")},
 		"other path":           {request: get("http://h/fhir/ValueSet/1/$expand?url=http://a&filter=x")},
@@ -84,21 +84,21 @@ func TestDifferentKeys(t *testing.T) {
 		"German or English":    {request: get(base, "Accept-Language: de, en")},
 		"German only":          {request: get(base, "Accept-Language: de, *;q=0")},
 		"displayLanguage":      {request: get(base + "&displayLanguage=de")},
-		"POST":                 {request: with(http.MethodPost, base)},
-		"POST with body":       {request: with(http.MethodPost, base), body: "{}"},
-		"POST of a form":       {request: with(http.MethodPost, base, "Content-Type: application/x-www-form-urlencoded"), body: "{}"},
-		"space":                {request: get(base), scheme: Scheme{Space: "ab", Epoch: "c"}},
-		"space and epoch":      {request: get(base), scheme: Scheme{Space: "a", Epoch: "bc"}},
+		"POST":                 {request: newRequest(http.MethodPost, base)},
+		"POST with body":       {request: newRequest(http.MethodPost, base), body: "{}"},
+		"POST of a form":       {request: newRequest(http.MethodPost, base, "Content-Type: application/x-www-form-urlencoded"), body: "{}"},
+		"space":                {request: get(base), scheme: Scheme{Namespace: "ab", Epoch: "c"}},
+		"space and epoch":      {request: get(base), scheme: Scheme{Namespace: "a", Epoch: "bc"}},
 		"epoch":                {request: get(base), scheme: Scheme{Epoch: "a"}},
 		"other epoch":          {request: get(base), scheme: Scheme{Epoch: "b"}},
-		"only a space":         {request: get(base), scheme: Scheme{Space: "a"}},
+		"only a space":         {request: get(base), scheme: Scheme{Namespace: "a"}},
 		"all":                  {request: get(base), scheme: Scheme{VaryBy: VaryByNone}},
 		"further header":       {request: get(base, "X-A: 1"), scheme: Scheme{Headers: []string{"X-A"}}},
 		"further header twice": {request: get(base, "X-A: 1", "X-A: 1"), scheme: Scheme{Headers: []string{"X-A"}}},
 		"other header":         {request: get(base, "X-B: 1"), scheme: Scheme{Headers: []string{"X-A", "X-B"}}},
 		"user":                 {request: get(base), principal: Principal{Issuer: "i", User: "a"}},
 		"client":               {request: get(base), principal: Principal{Issuer: "i", Client: "a"}},
-		"other issuer":         {request: get(base), principal: Principal{Issuer: "ia", User: ""}, scheme: Scheme{Space: "x"}},
+		"other issuer":         {request: get(base), principal: Principal{Issuer: "ia", User: ""}, scheme: Scheme{Namespace: "x"}},
 		"user of other issuer": {request: get(base), principal: Principal{Issuer: "ia", User: "a"}},
 		"split otherwise":      {request: get(base), principal: Principal{Issuer: "i", User: "aa"}},
 		"patient":              {request: get(base), principal: Principal{Issuer: "i", User: "a", Patient: "1"}},
@@ -222,11 +222,11 @@ func TestKeyProperties(t *testing.T) {
 // TestProducersRequest checks that the producer's request contains nothing outside the key.
 func TestProducersRequest(t *testing.T) {
 	var sent *http.Request
-	o := &origin{answer: func(r *http.Request) (*Answer, error) {
+	o := &origin{answer: func(r *http.Request) (*Response, error) {
 		sent = r
-		return answerOf(200, "<a/>", "Content-Type: application/fhir+xml"), nil
+		return jsonAnswer(200, "<a/>", "Content-Type: application/fhir+xml"), nil
 	}}
-	r := with(http.MethodHead, expandURL+"&_format=xml", "Accept: text/html", "Accept-Language: DE ; q=1", "X-Forwarded-Host: evil",
+	r := newRequest(http.MethodHead, expandURL+"&_format=xml", "Accept: text/html", "Accept-Language: DE ; q=1", "X-Forwarded-Host: evil",
 		"Origin: https://evil", "Authorization: Bearer a", "Range: bytes=0-1", "Content-Type: text/plain", "If-None-Match: *", "X-Limit: 5", "Accept-Encoding: gzip")
 	serve(t, New(Options{}), r, &Call{Scheme: &Scheme{Headers: []string{"X-Limit"}}, Produce: o.produce})
 	want := http.Header{"Accept": {"application/fhir+xml"}, "Accept-Language": {"de"}, "Authorization": {"Bearer a"}, "X-Limit": {"5"}}
@@ -249,7 +249,7 @@ func TestProducersCookie(t *testing.T) {
 		"by client, of nobody": {Scheme{VaryBy: VaryByClient}, Principal{}, true},
 	} {
 		call := &Call{Scheme: &tt.scheme, Principal: tt.principal}
-		sent := call.request(with(http.MethodGet, expandURL, "Cookie: a=b", "X-Request-Id: 1"), representation{}, nil).Header
+		sent := call.request(newRequest(http.MethodGet, expandURL, "Cookie: a=b", "X-Request-Id: 1"), representation{}, nil).Header
 		if (sent.Get("Cookie") != "") != tt.want || sent.Get("X-Request-Id") != "" {
 			t.Errorf("%s: %v", name, sent)
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	maxAliases    = 8       // per entry: raw requests that find it without parsing
-	maxAlias      = 4 << 10 // bytes
-	aliasOverhead = 80      // bytes in addition to the request
-	typicalSize   = 2 << 10 // assumed entry size, for the size of the sketch
+	maxAliases       = 8       // per entry: raw requests that find it without parsing
+	maxAliasSize     = 4 << 10 // bytes
+	aliasOverhead    = 80      // bytes in addition to the request
+	typicalEntrySize = 2 << 10 // assumed entry size, for the size of the sketch
 )
 
 // store is a size-bounded set of entries with W-TinyLFU eviction (Einziger, Friedman, Manes 2017). A new entry starts
@@ -31,7 +31,7 @@ type store struct {
 	segments           [3]segment
 	sketch             *sketch
 	max                int64 // maximum sizes in bytes: total, window, main part
-	windowMax, mainMax int64
+	maxWindow, maxMain int64
 	generation         *generation
 	evicted, rejected  uint64
 }
@@ -43,9 +43,9 @@ type segment struct {
 }
 
 const (
-	window    = iota // new entries
-	probation        // not used since leaving the window
-	protected        // used since leaving the window
+	segmentWindow    = iota // new entries
+	segmentProbation        // not used since leaving the window
+	segmentProtected        // used since leaving the window
 )
 
 // Size limits: the window has 1/windowShare of the store, the protected segment 4/5 of the rest. An entry has at most
@@ -72,8 +72,8 @@ func newGeneration() *generation {
 func newStore(limit int64) *store {
 	return &store{
 		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), generation: newGeneration(),
-		tags: make(index), sketch: newSketch(limit / typicalSize),
-		max: limit, windowMax: limit / windowShare, mainMax: limit - limit/windowShare,
+		tags: make(index), sketch: newSketch(limit / typicalEntrySize),
+		max: limit, maxWindow: limit / windowShare, maxMain: limit - limit/windowShare,
 	}
 }
 
@@ -112,18 +112,18 @@ func (s *store) peek(key Key) *entry {
 
 // alias adds an alias to an entry, replacing the oldest alias beyond maxAliases.
 func (s *store) alias(e *entry, raw []byte) {
-	if raw == nil || len(raw) > maxAlias || s.aliases[string(raw)] == e {
+	if raw == nil || len(raw) > maxAliasSize || s.aliases[string(raw)] == e {
 		return
 	}
-	if len(e.place.aliases) == maxAliases {
-		oldest := e.place.aliases[0]
+	if len(e.position.aliases) == maxAliases {
+		oldest := e.position.aliases[0]
 		delete(s.aliases, oldest)
-		e.place.aliases = append(e.place.aliases[:0], e.place.aliases[1:]...)
+		e.position.aliases = append(e.position.aliases[:0], e.position.aliases[1:]...)
 		s.resize(e, -int64(len(oldest)+aliasOverhead))
 	}
 	alias := string(raw)
 	s.aliases[alias] = e
-	e.place.aliases = append(e.place.aliases, alias)
+	e.position.aliases = append(e.position.aliases, alias)
 	s.resize(e, int64(len(alias)+aliasOverhead))
 }
 
@@ -136,8 +136,8 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	}
 	s.expire(now)
 	old := s.entries[e.key.sum]
-	e.place.size = e.cost()
-	if e.place.size > s.max/entryShare {
+	e.position.size = e.cost()
+	if e.position.size > s.max/entryShare {
 		s.rejected++
 		if old != nil {
 			s.remove(old)
@@ -149,7 +149,7 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	} else {
 		s.entries[e.key.sum] = e
 		s.tags.put(e)
-		s.move(e, window)
+		s.moveToFront(e, segmentWindow)
 	}
 	s.balance()
 	return s.entries[e.key.sum] == e
@@ -157,11 +157,11 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 
 // replace replaces an entry with a new entry for the same key, which inherits its segment and aliases.
 func (s *store) replace(old, e *entry) {
-	to, aliases := old.place.segment, old.place.aliases
+	to, aliases := old.position.segment, old.position.aliases
 	s.remove(old)
 	s.entries[e.key.sum] = e
 	s.tags.put(e)
-	s.move(e, to)
+	s.moveToFront(e, to)
 	for _, alias := range aliases {
 		s.alias(e, []byte(alias))
 	}
@@ -187,74 +187,76 @@ func (s *store) grow(e *entry, by int64) {
 }
 
 func (s *store) resize(e *entry, by int64) {
-	e.place.size += by
-	s.segments[e.place.segment].bytes += by
+	e.position.size += by
+	s.segments[e.position.segment].bytes += by
 }
 
-// sampled is the number of entries checked for expiration per added entry.
-const sampled = 4
+// expirationSamples is the number of entries checked for expiration per added entry.
+const expirationSamples = 4
 
 // expire removes some expired entries; the more expired entries exist, the more it removes.
 func (s *store) expire(now time.Time) {
 	n := 0
 	for _, e := range s.entries { // starts at a random entry
-		if n++; n > sampled {
+		if n++; n > expirationSamples {
 			return
 		}
-		if e.age(now) >= e.kept {
+		if e.age(now) >= e.retention {
 			s.remove(e)
 		}
 	}
 }
 
 func (s *store) touch(e *entry) {
-	if e.place.segment != probation {
-		s.segments[e.place.segment].MoveToFront(e.place.element)
+	if e.position.segment != segmentProbation {
+		s.segments[e.position.segment].MoveToFront(e.position.element)
 		return
 	}
-	s.move(e, protected)
-	limit := s.mainMax / 5 * 4
-	for s.segments[protected].bytes > limit && s.segments[protected].Len() > 1 {
-		s.move(s.segments[protected].last(), probation)
+	s.moveToFront(e, segmentProtected)
+	limit := s.maxMain / 5 * 4
+	for s.segments[segmentProtected].bytes > limit && s.segments[segmentProtected].Len() > 1 {
+		s.moveToFront(s.segments[segmentProtected].leastRecent(), segmentProbation)
 	}
 }
 
-// last returns the least recently used entry, or nil.
-func (g *segment) last() *entry {
+// leastRecent returns the least recently used entry, or nil.
+func (g *segment) leastRecent() *entry {
 	if back := g.Back(); back != nil {
 		return back.Value.(*entry)
 	}
 	return nil
 }
 
-// move moves an entry to the front of a segment.
-func (s *store) move(e *entry, to int) {
-	s.take(e)
-	e.place.segment = to
-	e.place.element = s.segments[to].PushFront(e)
-	s.segments[to].bytes += e.place.size
+// moveToFront moves an entry to the front of a segment.
+func (s *store) moveToFront(e *entry, to int) {
+	s.unlink(e)
+	e.position.segment = to
+	e.position.element = s.segments[to].PushFront(e)
+	s.segments[to].bytes += e.position.size
 }
 
-func (s *store) take(e *entry) {
-	if e.place.element != nil {
-		from := &s.segments[e.place.segment]
-		from.Remove(e.place.element)
-		from.bytes -= e.place.size
-		e.place.element = nil
+func (s *store) unlink(e *entry) {
+	if e.position.element != nil {
+		from := &s.segments[e.position.segment]
+		from.Remove(e.position.element)
+		from.bytes -= e.position.size
+		e.position.element = nil
 	}
 }
 
-func (s *store) mainBytes() int64 { return s.segments[probation].bytes + s.segments[protected].bytes }
-func (s *store) bytes() int64     { return s.mainBytes() + s.segments[window].bytes }
+func (s *store) mainBytes() int64 {
+	return s.segments[segmentProbation].bytes + s.segments[segmentProtected].bytes
+}
+func (s *store) bytes() int64 { return s.mainBytes() + s.segments[segmentWindow].bytes }
 
 // balance enforces the size limits of all parts.
 func (s *store) balance() {
-	for s.segments[window].bytes > s.windowMax {
-		candidate := s.segments[window].last()
-		s.take(candidate)
+	for s.segments[segmentWindow].bytes > s.maxWindow {
+		candidate := s.segments[segmentWindow].leastRecent()
+		s.unlink(candidate)
 		s.admit(candidate)
 	}
-	for s.mainBytes() > s.mainMax {
+	for s.mainBytes() > s.maxMain {
 		s.evict(s.victim(nil))
 	}
 }
@@ -262,21 +264,21 @@ func (s *store) balance() {
 // admit moves a candidate from the window to the main part if it is used more than the entries to evict, and removes it
 // otherwise.
 func (s *store) admit(candidate *entry) {
-	need := s.mainBytes() + candidate.place.size - s.mainMax
-	wanted := s.sketch.estimate(candidate.key.hash())
+	excess := s.mainBytes() + candidate.position.size - s.maxMain
+	uses := s.sketch.estimate(candidate.key.hash())
 	var victims []*entry
-	for victim := s.victim(nil); need > 0; victim = s.victim(victim) {
+	for victim := s.victim(nil); excess > 0; victim = s.victim(victim) {
 		if victim == nil {
-			wanted = 0 // too large for the main part
+			uses = 0 // too large for the main part
 			break
 		}
-		if wanted -= s.sketch.estimate(victim.key.hash()); wanted <= 0 {
+		if uses -= s.sketch.estimate(victim.key.hash()); uses <= 0 {
 			break
 		}
-		need -= victim.place.size
+		excess -= victim.position.size
 		victims = append(victims, victim)
 	}
-	if wanted <= 0 && need > 0 {
+	if uses <= 0 && excess > 0 {
 		s.rejected++
 		s.remove(candidate)
 		return
@@ -284,22 +286,22 @@ func (s *store) admit(candidate *entry) {
 	for _, victim := range victims {
 		s.evict(victim)
 	}
-	s.move(candidate, probation)
+	s.moveToFront(candidate, segmentProbation)
 }
 
 // victim returns the entry to evict after the given one; nil means the first.
 func (s *store) victim(after *entry) *entry {
 	if after == nil {
-		if e := s.segments[probation].last(); e != nil {
+		if e := s.segments[segmentProbation].leastRecent(); e != nil {
 			return e
 		}
-		return s.segments[protected].last()
+		return s.segments[segmentProtected].leastRecent()
 	}
-	if previous := after.place.element.Prev(); previous != nil {
+	if previous := after.position.element.Prev(); previous != nil {
 		return previous.Value.(*entry)
 	}
-	if after.place.segment == probation {
-		return s.segments[protected].last()
+	if after.position.segment == segmentProbation {
+		return s.segments[segmentProtected].leastRecent()
 	}
 	return nil
 }
@@ -311,12 +313,12 @@ func (s *store) evict(e *entry) {
 
 // remove removes an entry with its aliases and tags.
 func (s *store) remove(e *entry) {
-	s.take(e)
+	s.unlink(e)
 	delete(s.entries, e.key.sum)
-	for _, alias := range e.place.aliases {
+	for _, alias := range e.position.aliases {
 		delete(s.aliases, alias)
 	}
-	e.place.aliases = nil
+	e.position.aliases = nil
 	s.tags.drop(e)
 }
 
@@ -324,21 +326,21 @@ func (s *store) remove(e *entry) {
 // Friedman, Manes 2017). Keys used once are only in the doorkeeper, a Bloom filter.
 type sketch struct {
 	seed       uint64 // protects against crafted hash collisions
-	counters   [rows][]uint8
+	counters   [sketchRows][]uint8
 	doorkeeper []uint64
 	shift      int // shift that reduces a hash to an index of counters
 	added      int
-	sample     int // number of additions after which the counters are halved
+	sampleSize int // number of additions after which the counters are halved
 }
 
 const (
-	rows     = 4  // counters per key; the smallest is the estimate
-	maxCount = 15 // maximum of a counter
+	sketchRows = 4  // counters per key; the smallest is the estimate
+	maxCount   = 15 // maximum of a counter
 )
 
 func newSketch(n int64) *sketch {
 	width := bits.Len64(uint64(min(max(n, 1<<10), 1<<20)) - 1)
-	s := &sketch{seed: rand.Uint64() | 1, shift: 64 - width, sample: 10 << width}
+	s := &sketch{seed: rand.Uint64() | 1, shift: 64 - width, sampleSize: 10 << width}
 	for i := range s.counters {
 		s.counters[i] = make([]uint8, 1<<width)
 	}
@@ -346,29 +348,31 @@ func newSketch(n int64) *sketch {
 	return s
 }
 
-var odd = [rows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0xd6e8feb86659fd93}
+var oddMultipliers = [sketchRows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0xd6e8feb86659fd93}
 
-func (s *sketch) at(hash uint64, row int) uint64 { return hash * s.seed * odd[row] >> s.shift }
+func (s *sketch) counterIndex(hash uint64, row int) uint64 {
+	return hash * s.seed * oddMultipliers[row] >> s.shift
+}
 
-// door returns the two bit positions of a key in the doorkeeper.
-func (s *sketch) door(hash uint64) (word1, bit1, word2, bit2 uint64) {
-	high, low := bits.Mul64(hash^s.seed, odd[0])
+// doorkeeperBits returns the two bit positions of a key in the doorkeeper.
+func (s *sketch) doorkeeperBits(hash uint64) (word1, bit1, word2, bit2 uint64) {
+	high, low := bits.Mul64(hash^s.seed, oddMultipliers[0])
 	mask := uint64(len(s.doorkeeper) - 1)
 	return high >> 6 & mask, 1 << (high & 63), low >> 38 & mask, 1 << (low >> 32 & 63)
 }
 
 func (s *sketch) add(hash uint64) {
-	if s.added++; s.added >= s.sample {
+	if s.added++; s.added >= s.sampleSize {
 		s.age()
 	}
-	w1, b1, w2, b2 := s.door(hash)
+	w1, b1, w2, b2 := s.doorkeeperBits(hash)
 	if s.doorkeeper[w1]&b1 == 0 || s.doorkeeper[w2]&b2 == 0 {
 		s.doorkeeper[w1] |= b1
 		s.doorkeeper[w2] |= b2
 		return
 	}
 	for row := range s.counters {
-		if counter := &s.counters[row][s.at(hash, row)]; *counter < maxCount {
+		if counter := &s.counters[row][s.counterIndex(hash, row)]; *counter < maxCount {
 			*counter++
 		}
 	}
@@ -378,9 +382,9 @@ func (s *sketch) add(hash uint64) {
 func (s *sketch) estimate(hash uint64) int {
 	count := maxCount
 	for row := range s.counters {
-		count = min(count, int(s.counters[row][s.at(hash, row)]))
+		count = min(count, int(s.counters[row][s.counterIndex(hash, row)]))
 	}
-	w1, b1, w2, b2 := s.door(hash)
+	w1, b1, w2, b2 := s.doorkeeperBits(hash)
 	if s.doorkeeper[w1]&b1 != 0 && s.doorkeeper[w2]&b2 != 0 {
 		count++
 	}

@@ -18,8 +18,8 @@ var slow = flag.Bool("slow", false, "ask ten times as often")
 // testEntry returns the entry for test key n, fresh for an hour.
 func testEntry(n uint64, body []byte) *entry {
 	q := &target{key: testKey(n)}
-	a := &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
-	return newEntry(q, a, freshness{fresh: time.Hour, kept: time.Hour}, time.Now())
+	a := &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
+	return newEntry(q, a, freshness{fresh: time.Hour, retention: time.Hour}, time.Now())
 }
 
 func testKey(n uint64) Key { return Key{sum: sha256.Sum256(binary.AppendUvarint(nil, n))} }
@@ -29,9 +29,9 @@ func (s *store) wants(n uint64, size int) bool {
 	if s.get(testKey(n), nil) != nil {
 		return true
 	}
-	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, made: time.Now(), freshness: freshness{fresh: time.Hour, kept: time.Hour}}
-	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // a fixed tag avoids hashing a million bodies
-	s.add(e, s.currentGeneration(), e.made)
+	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, created: time.Now(), freshness: freshness{fresh: time.Hour, retention: time.Hour}}
+	e.forms[identityCoding].Store(newForm(identityCoding, make([]byte, size), "tag")) // a fixed tag avoids hashing a million bodies
+	s.add(e, s.currentGeneration(), e.created)
 	return false
 }
 
@@ -116,7 +116,7 @@ func TestSizes(t *testing.T) {
 				if test.aliases {
 					s.get(e.key, fmt.Append(bytes.Repeat([]byte("x"), 200), n))
 				}
-				e.stampAt(time.Second)
+				e.ageHeadersAt(time.Second)
 			}
 			thought, taken := s.bytes(), heap()-before
 			t.Logf("%d entries: thought to take %d, take %d", len(s.entries), thought, taken)
@@ -138,13 +138,13 @@ func TestStoreProperties(t *testing.T) {
 		switch random.IntN(11) {
 		case 0:
 			if e := s.entries[key.sum]; e != nil {
-				f := newForm(gzipped, make([]byte, random.IntN(5000)), "")
-				if e.forms[gzipped].CompareAndSwap(nil, f) {
+				f := newForm(gzipCoding, make([]byte, random.IntN(5000)), "")
+				if e.forms[gzipCoding].CompareAndSwap(nil, f) {
 					s.grow(e, int64(f.cost()))
 				}
 			}
 		case 1:
-			s.invalidate(func(s *store) []*entry { return s.matching(fmt.Sprint(n%10), "") })
+			s.invalidate(func(s *store) []*entry { return s.dependentEntries(fmt.Sprint(n%10), "") })
 		case 2:
 			if e := s.entries[key.sum]; e != nil {
 				s.discard(e)
@@ -152,7 +152,7 @@ func TestStoreProperties(t *testing.T) {
 		case 3, 4, 5, 6:
 			e := testEntry(n, make([]byte, random.IntN(8000)))
 			e.tags = []string{fmt.Sprint(n % 10)}
-			e.kept = time.Duration(random.IntN(3)) * time.Hour // 0: expired
+			e.retention = time.Duration(random.IntN(3)) * time.Hour // 0: expired
 			s.add(e, s.currentGeneration(), time.Now())
 		default:
 			raw := fmt.Append(nil, n, random.IntN(20))
@@ -178,16 +178,16 @@ func TestGrowthEvicts(t *testing.T) {
 		s.wants(n, 1000)
 	}
 	e := s.get(testKey(0), nil)
-	f := newForm(gzipped, make([]byte, 60<<10), "")
-	e.forms[gzipped].Store(f)
+	f := newForm(gzipCoding, make([]byte, 60<<10), "")
+	e.forms[gzipCoding].Store(f)
 	s.grow(e, int64(f.cost()))
 	if err := s.check(); err != nil || s.evicted == 0 {
 		t.Errorf("%v, %d evicted", err, s.evicted)
 	}
 }
 
-// TestReplaceKeepsPlace checks that the replacement of a popular entry stays popular.
-func TestReplaceKeepsPlace(t *testing.T) {
+// TestReplacementStaysPopular checks that the replacement of a popular entry stays popular.
+func TestReplacementStaysPopular(t *testing.T) {
 	s := newStore(1 << 20)
 	for n := range uint64(20) {
 		s.wants(n, 1000)
@@ -195,8 +195,8 @@ func TestReplaceKeepsPlace(t *testing.T) {
 	s.get(testKey(1), []byte("raw"))
 	e := testEntry(1, []byte("new"))
 	s.add(e, s.currentGeneration(), time.Now())
-	if s.find([]byte("raw")) != e || e.place.segment != protected {
-		t.Errorf("in segment %d, found %v", e.place.segment, s.find([]byte("raw")))
+	if s.find([]byte("raw")) != e || e.position.segment != segmentProtected {
+		t.Errorf("in segment %d, found %v", e.position.segment, s.find([]byte("raw")))
 	}
 }
 
@@ -216,7 +216,7 @@ func TestExpired(t *testing.T) {
 	s := newStore(10 << 20)
 	for n := range uint64(100) {
 		e := testEntry(n, []byte("x"))
-		e.kept = 0
+		e.retention = 0
 		s.add(e, s.currentGeneration(), time.Now())
 	}
 	for n := range uint64(200) {
@@ -224,7 +224,7 @@ func TestExpired(t *testing.T) {
 	}
 	left := 0
 	for _, e := range s.entries {
-		if e.kept == 0 {
+		if e.retention == 0 {
 			left++
 		}
 	}
@@ -273,7 +273,7 @@ func TestAliases(t *testing.T) {
 	for i := range 3 * maxAliases {
 		s.get(testKey(1), fmt.Append(nil, "way ", i))
 	}
-	s.get(testKey(1), make([]byte, maxAlias+1))
+	s.get(testKey(1), make([]byte, maxAliasSize+1))
 	for i := range 3 * maxAliases {
 		if found := s.find(fmt.Append(nil, "way ", i)) != nil; found != (i >= 2*maxAliases) {
 			t.Errorf("way %d: found = %v", i, found)
@@ -284,8 +284,8 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestWantedMore checks that even reused entries are evicted for more popular ones.
-func TestWantedMore(t *testing.T) {
+// TestEvictionByPopularity checks that even reused entries are evicted for more popular ones.
+func TestEvictionByPopularity(t *testing.T) {
 	s := newStore(100 << 10)
 	for range 2 {
 		for n := range uint64(100) {

@@ -34,21 +34,21 @@ func (c *ConceptReader) Reset() {
 	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
 }
 
-// Designation reads an entry of concept.designation. It skips designations with a missing or empty value.
-func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) error {
+// ReadDesignation reads an entry of concept.designation. It skips designations with a missing or empty value.
+func (c *ConceptReader) ReadDesignation(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	row := DesignationRow{Owner: owner}
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
 			s, err := r.Text()
-			row.Language = c.language(s)
+			row.Language = c.languageIndex(s)
 			return err
 		case "use":
-			return c.use(r, &row.Use)
+			return c.readUse(r, &row.Use)
 		case "value":
 			return t.Read(r, &row.Value)
 		case "extension":
-			return c.designationExtensions(r, t, &row.Extension)
+			return c.readDesignationExtensions(r, t, &row.Extension)
 		default:
 			return r.Skip()
 		}
@@ -59,8 +59,8 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 	return err
 }
 
-// language returns the index of a language. Resources have few languages, and usually repeat the last one.
-func (c *ConceptReader) language(tag []byte) uint16 {
+// languageIndex returns the index of a language. Resources have few languages, and usually repeat the last one.
+func (c *ConceptReader) languageIndex(tag []byte) uint16 {
 	for i, v := range slices.Backward(c.Languages) {
 		if v == string(tag) {
 			return uint16(i)
@@ -73,12 +73,12 @@ func (c *ConceptReader) language(tag []byte) uint16 {
 	return uint16(len(c.Languages) - 1)
 }
 
-func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
+func (c *ConceptReader) readUse(r *fhirjson.Reader, index *uint16) error {
 	var use Use
 	err := r.Strings(
-		fhirjson.String{Name: "system", Into: &use.System},
-		fhirjson.String{Name: "code", Into: &use.Code},
-		fhirjson.String{Name: "display", Into: &use.Display},
+		fhirjson.String{Name: "system", Destination: &use.System},
+		fhirjson.String{Name: "code", Destination: &use.Code},
+		fhirjson.String{Name: "display", Destination: &use.Display},
 	)
 	for i, v := range slices.Backward(c.Uses) {
 		if v == use {
@@ -93,10 +93,10 @@ func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	return err
 }
 
-// designationExtensions stores the supported extensions of a designation as JSON.
-func (c *ConceptReader) designationExtensions(r *fhirjson.Reader, t *Texts, ref *TextRef) error {
+// readDesignationExtensions stores the supported extensions of a designation as JSON.
+func (c *ConceptReader) readDesignationExtensions(r *fhirjson.Reader, t *Texts, ref *TextRef) error {
 	c.scratch = append(c.scratch[:0], '[')
-	err := c.each(r, func(kind ExtensionKind, extension, _ []byte) error {
+	err := c.eachExtension(r, func(kind ExtensionKind, extension, _ []byte) error {
 		if len(c.scratch) > 1 {
 			c.scratch = append(c.scratch, ',')
 		}
@@ -109,9 +109,9 @@ func (c *ConceptReader) designationExtensions(r *fhirjson.Reader, t *Texts, ref 
 	return err
 }
 
-// Extension reads the extensions of a concept.
-func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) error {
-	return c.each(r, func(kind ExtensionKind, _, value []byte) error {
+// ReadExtensions reads the extensions of a concept.
+func (c *ConceptReader) ReadExtensions(r *fhirjson.Reader, t *Texts, owner uint32) error {
+	return c.eachExtension(r, func(kind ExtensionKind, _, value []byte) error {
 		if value != nil {
 			c.Extensions = append(c.Extensions, ExtensionRow{Owner: owner, Kind: kind, Value: t.Append(value)})
 		}
@@ -119,18 +119,18 @@ func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) er
 	})
 }
 
-// each calls known with each supported extension of an array: the entire extension, and its value[x] as a member.
-func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, extension, value []byte) error) error {
+// eachExtension calls known with each supported extension of an array: the entire extension, and its value[x] as a member.
+func (c *ConceptReader) eachExtension(r *fhirjson.Reader, visit func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
-		whole, err := r.CompactValue('{')
+		raw, err := r.CompactValue('{')
 		if err != nil {
 			return err
 		}
-		kind, value, err := parseExtension(whole)
+		kind, value, err := parseExtension(raw)
 		if err != nil || kind == 0 {
 			return err
 		}
-		return known(kind, whole, value)
+		return visit(kind, raw, value)
 	})
 }
 
@@ -138,7 +138,7 @@ func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, 
 // which has no value, it returns the nested extensions.
 func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte, err error) {
 	var parts []byte
-	inner := fhirjson.ReaderOf(extension)
+	inner := fhirjson.NewValueReader(extension)
 	err = inner.Object(func(name []byte) error {
 		if string(name) == "url" {
 			var url string

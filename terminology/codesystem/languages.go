@@ -17,8 +17,8 @@ type languageRange struct {
 type Languages struct {
 	ranges []languageRange
 
-	// Only excludes other languages: the wildcard has weight 0.
-	Only bool
+	// ExcludesOthers excludes other languages: the wildcard has weight 0.
+	ExcludesOthers bool
 }
 
 // Limits on the number of languages and the length of the list, because a header may be a megabyte long.
@@ -49,15 +49,15 @@ func ParseLanguages(list string) Languages {
 		case r.weight > 0:
 			l.ranges = append(l.ranges, r)
 		case r.tag == "*":
-			l.Only = true
+			l.ExcludesOthers = true
 		}
 	}
 	slices.SortStableFunc(l.ranges, func(a, b languageRange) int { return cmp.Compare(b.weight, a.weight) })
 	return l
 }
 
-// None reports whether no language is requested.
-func (l *Languages) None() bool { return len(l.ranges) == 0 && !l.Only }
+// IsEmpty reports whether no language is requested.
+func (l *Languages) IsEmpty() bool { return len(l.ranges) == 0 && !l.ExcludesOthers }
 
 // First returns the most preferred language, or "".
 func (l *Languages) First() string {
@@ -75,17 +75,17 @@ const (
 	languageSame
 )
 
-// likeness returns the similarity between a language and a range other than the wildcard.
-func likeness(tag, wanted string) int {
+// similarity returns the similarity between a language and a range other than the wildcard.
+func similarity(tag, requested string) int {
 	tag = strings.ToLower(tag)
 	switch {
 	case tag == "":
 		return languageDiffers
-	case tag == wanted:
+	case tag == requested:
 		return languageSame
-	case strings.HasPrefix(tag, wanted+"-"):
+	case strings.HasPrefix(tag, requested+"-"):
 		return languageNarrower
-	case strings.HasPrefix(wanted, tag+"-"):
+	case strings.HasPrefix(requested, tag+"-"):
 		return languageBroader
 	}
 	return languageDiffers
@@ -97,7 +97,7 @@ func (l *Languages) List() string {
 	for _, r := range l.ranges {
 		list = append(list, r.tag)
 	}
-	if l.Only {
+	if l.ExcludesOthers {
 		list = append(list, "*;q=0")
 	}
 	return strings.Join(list, ",")
@@ -105,53 +105,53 @@ func (l *Languages) List() string {
 
 // DisplayOf returns the preferred display among the texts of a concept, or nil.
 func (l *Languages) DisplayOf(texts []Text) []byte {
-	if i := l.Preferred(texts); i >= 0 {
+	if i := l.PreferredDisplay(texts); i >= 0 {
 		return texts[i].Value
 	}
 	return nil
 }
 
-// Preferred returns the index of the preferred display, or -1.
-func (l *Languages) Preferred(texts []Text) int {
+// PreferredDisplay returns the index of the preferred display, or -1.
+func (l *Languages) PreferredDisplay(texts []Text) int {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
 			return FirstDisplay(texts)
 		}
 		best, found := languageDiffers, -1
 		for i := range texts {
-			like := likeness(texts[i].Language, r.tag)
-			better := like > best || like == best && like > languageDiffers && texts[i].IsFromValueSet && !texts[found].IsFromValueSet
-			if better && texts[i].IsDisplay() {
-				best, found = like, i
+			degree := similarity(texts[i].Language, r.tag)
+			better := degree > best || degree == best && degree > languageDiffers && texts[i].IsFromValueSet && !texts[found].IsFromValueSet
+			if better && texts[i].CanBeDisplay() {
+				best, found = degree, i
 			}
 		}
 		if found >= 0 {
 			return found
 		}
 	}
-	if l.Only {
+	if l.ExcludesOthers {
 		return -1
 	}
 	return FirstDisplay(texts)
 }
 
-// PreferredOrFirst is like Preferred, but with the first display as the default.
-func (l *Languages) PreferredOrFirst(texts []Text) int {
-	if i := l.Preferred(texts); i >= 0 {
+// PreferredOrFirstDisplay is like Preferred, but with the first display as the default.
+func (l *Languages) PreferredOrFirstDisplay(texts []Text) int {
+	if i := l.PreferredDisplay(texts); i >= 0 {
 		return i
 	}
 	return FirstDisplay(texts)
 }
 
-// AppendSearched appends the searchable texts of a concept: displays, and designations in any of the languages, without
+// AppendSearchable appends the searchable texts of a concept: displays, and designations in any of the languages, without
 // a language, or, if no language is requested, in all languages. The last foreign texts are in another language than
 // both language and the chosen display.
-func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
+func (l *Languages) AppendSearchable(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
 	rest := make([]*Text, 0, 8)
 	for i := range texts {
 		switch t := &texts[i]; {
-		case !l.isSearched(t):
-		case l.Foreign(t, language):
+		case !l.isSearchable(t):
+		case l.IsForeign(t, language):
 			rest = append(rest, t)
 		default:
 			dst = append(dst, t.Value)
@@ -160,54 +160,54 @@ func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) 
 	if len(rest) == 0 {
 		return dst, 0
 	}
-	shown := ""
-	if display := l.Preferred(texts); display >= 0 {
-		shown = strings.ToLower(texts[display].Language)
+	displayLanguage := ""
+	if display := l.PreferredDisplay(texts); display >= 0 {
+		displayLanguage = strings.ToLower(texts[display].Language)
 	}
-	return appendForeign(dst, rest, shown)
+	return appendForeign(dst, rest, displayLanguage)
 }
 
 // appendForeign appends foreign texts. Texts in the language of the display come first and are not counted.
-func appendForeign(dst [][]byte, rest []*Text, shown string) (searched [][]byte, foreign int) {
+func appendForeign(dst [][]byte, rest []*Text, displayLanguage string) (searched [][]byte, foreign int) {
 	for _, t := range rest {
-		if likeness(t.Language, shown) != languageDiffers {
+		if similarity(t.Language, displayLanguage) != languageDiffers {
 			dst = append(dst, t.Value)
 		}
 	}
 	from := len(dst)
 	for _, t := range rest {
-		if likeness(t.Language, shown) == languageDiffers {
+		if similarity(t.Language, displayLanguage) == languageDiffers {
 			dst = append(dst, t.Value)
 		}
 	}
 	return dst, len(dst) - from
 }
 
-// isSearched reports whether a text is searchable.
-func (l *Languages) isSearched(t *Text) bool {
-	return t.Display || t.Language == "" || l.mean(t.Language)
+// isSearchable reports whether a text is searchable.
+func (l *Languages) isSearchable(t *Text) bool {
+	return t.IsDisplay || t.Language == "" || l.matchesAny(t.Language)
 }
 
-// Foreign reports whether a text is in another known language than one returned by [Languages.Best]. Texts of the value
+// IsForeign reports whether a text is in another known language than one returned by [Languages.BestAvailable]. Texts of the value
 // set itself are not foreign in any requested language.
-func (l *Languages) Foreign(t *Text, language string) bool {
-	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.IsFromValueSet && l.mean(t.Language))
+func (l *Languages) IsForeign(t *Text, language string) bool {
+	return language != "" && t.Language != "" && similarity(t.Language, language) == languageDiffers && !(t.IsFromValueSet && l.matchesAny(t.Language))
 }
 
-// MayBeForeign reports whether displays of a code system may be foreign to a language returned by [Languages.Best].
+// MayBeForeign reports whether displays of a code system may be foreign to a language returned by [Languages.BestAvailable].
 // Displays in that language are not.
 func MayBeForeign(s System, language string) bool {
-	return language != "" && likeness(s.Language(), language) == languageDiffers
+	return language != "" && similarity(s.Language(), language) == languageDiffers
 }
 
-// Best returns the most preferred language that any of the code systems has. It returns "" if there is none, or if a
+// BestAvailable returns the most preferred language that any of the code systems has. It returns "" if there is none, or if a
 // wildcard is preferred.
-func (l *Languages) Best(systems ...Dialects) string {
+func (l *Languages) BestAvailable(systems ...Multilingual) string {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
 			return ""
 		}
-		if slices.ContainsFunc(systems, func(s Dialects) bool { return s.HasLanguage(r.tag) }) {
+		if slices.ContainsFunc(systems, func(s Multilingual) bool { return s.HasLanguage(r.tag) }) {
 			return r.tag
 		}
 	}
@@ -217,7 +217,7 @@ func (l *Languages) Best(systems ...Dialects) string {
 // Key returns a key for the effect of the list on texts in the languages has: the similarity to each of them, in order
 // of preference. If only de exists, then de, de-CH, de-AT, and fr before de have the same key.
 func (l *Languages) Key(has []string) string {
-	if l.None() {
+	if l.IsEmpty() {
 		return ""
 	}
 	var key []byte
@@ -229,7 +229,7 @@ func (l *Languages) Key(has []string) string {
 			key = append(key, rangeKey(has, r.tag)...)
 		}
 	}
-	if l.Only {
+	if l.ExcludesOthers {
 		return string(append(key, '!'))
 	}
 	return string(append(key, '-'))
@@ -237,7 +237,7 @@ func (l *Languages) Key(has []string) string {
 
 // HasLanguage reports whether any of the languages is similar to language.
 func HasLanguage(has []string, language string) bool {
-	return slices.ContainsFunc(has, func(tag string) bool { return likeness(tag, language) > languageDiffers })
+	return slices.ContainsFunc(has, func(tag string) bool { return similarity(tag, language) > languageDiffers })
 }
 
 // rangeKey is like [Languages.Key], but for one language.
@@ -245,12 +245,12 @@ func rangeKey(has []string, language string) []byte {
 	key := make([]byte, len(has))
 	var found [languageSame + 1]bool
 	for i, tag := range has {
-		key[i] = byte(likeness(tag, language))
+		key[i] = byte(similarity(tag, language))
 		found[key[i]] = true
 	}
-	for i, like := range key {
+	for i, degree := range key {
 		key[i] = 0
-		for lower := languageBroader; lower <= int(like); lower++ {
+		for lower := languageBroader; lower <= int(degree); lower++ {
 			if found[lower] {
 				key[i]++
 			}
@@ -259,12 +259,12 @@ func rangeKey(has []string, language string) []byte {
 	return key
 }
 
-// Cover reports whether a language is acceptable: it is requested, or no language is.
-func (l *Languages) Cover(tag string) bool { return len(l.ranges) == 0 || l.mean(tag) }
+// Accepts reports whether a language is acceptable: it is requested, or no language is.
+func (l *Languages) Accepts(tag string) bool { return len(l.ranges) == 0 || l.matchesAny(tag) }
 
-// mean reports whether a language is similar to any requested one.
-func (l *Languages) mean(tag string) bool {
-	return l.None() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
-		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers
+// matchesAny reports whether a language is similar to any requested one.
+func (l *Languages) matchesAny(tag string) bool {
+	return l.IsEmpty() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
+		return r.tag == "*" || similarity(tag, r.tag) > languageDiffers
 	})
 }

@@ -20,27 +20,27 @@ type Source struct {
 	// Copyright is the notice that the license of the data requires.
 	Copyright string
 
-	// Common is the canonical of a grammar's value set of common codes. An expansion of all codes or of a filter contains
+	// CommonCodes is the canonical of a grammar's value set of common codes. An expansion of all codes or of a filter contains
 	// only common codes, and is marked as incomplete. Without Common, such an expansion is an error. For a [List] that
 	// also accepts unlisted codes, it is the origin of the listed codes.
-	Common string
+	CommonCodes string
 
-	// ByValue is the property with the filter that selects the codes of the value set valueSet/[value], where valueSet is a member
+	// ValueSetProperty is the property with the filter that selects the codes of the value set valueSet/[value], where valueSet is a member
 	// of Members. Default: none.
-	ByValue string
+	ValueSetProperty string
 
-	// ReasonIssue makes $validate-code report the reason for an invalid code as a separate issue. HL7's test suite
+	// ReportsReason makes $validate-code report the reason for an invalid code as a separate issue. HL7's test suite
 	// requires it for units and prohibits it for languages.
-	ReasonIssue bool
+	ReportsReason bool
 
 	// ValueSets are related ValueSet resources, such as Common, as concatenated JSON compressed with zstd. They are read
 	// during startup, before the definitions that may replace them.
 	ValueSets []byte
 
-	// Content is CodeSystem.content or [StandIn]. Default: complete.
+	// Content is CodeSystem.content or [LookupOnly]. Default: complete.
 	Content string
 
-	// Edition is another version that a [StandIn] responds to, normally the one without date of its edition. Default:
+	// Edition is another version that a [LookupOnly] responds to, normally the one without date of its edition. Default:
 	// none.
 	Edition string
 
@@ -52,18 +52,18 @@ type Source struct {
 	System System
 }
 
-// StandIn is the content of a fragment without hierarchy and most names. It identifies single codes if no more complete
+// LookupOnly is the content of a fragment without hierarchy and most names. It identifies single codes if no more complete
 // version is loaded, but cannot list codes.
-const StandIn = "stand-in"
+const LookupOnly = "stand-in"
 
-var registered []Source
+var registeredSources []Source
 
 // Register adds built-in code systems. Packages call it in init, so that a program has the code systems of the packages
 // that it imports.
-func Register(sources ...Source) { registered = append(registered, sources...) }
+func Register(sources ...Source) { registeredSources = append(registeredSources, sources...) }
 
-// Registered returns the registered code systems in registration order.
-func Registered() []Source { return slices.Clone(registered) }
+// Sources returns the registered code systems in registration order.
+func Sources() []Source { return slices.Clone(registeredSources) }
 
 // FileFormat is a file format of published codes, such as the order files of ICD-10-CM. The command fhir-convert
 // converts such files to CodeSystem resources.
@@ -81,10 +81,10 @@ type FileFormat struct {
 	Convert func(out io.Writer, file io.Reader, version string) error
 }
 
-var formats []FileFormat
+var fileFormats []FileFormat
 
 // RegisterFormats adds formats. Packages call it in init.
-func RegisterFormats(list ...FileFormat) { formats = append(formats, list...) }
+func RegisterFormats(list ...FileFormat) { fileFormats = append(fileFormats, list...) }
 
 // FileFormats returns the registered formats in registration order.
-func FileFormats() []FileFormat { return slices.Clone(formats) }
+func FileFormats() []FileFormat { return slices.Clone(fileFormats) }

@@ -19,8 +19,8 @@ type Concept struct {
 	Code []byte
 }
 
-// At returns the concept of a [List] with a number.
-func At(number uint32) Concept { return Concept{Number: number} }
+// ConceptAt returns the concept of a [List] with a number.
+func ConceptAt(number uint32) Concept { return Concept{Number: number} }
 
 // System provides the concepts of a code system. It may implement the optional interfaces below, which [DetectInterfaces] detects. A
 // System is safe for concurrent use. Callers must not modify the returned bytes and lists.
@@ -70,8 +70,8 @@ type Hierarchy interface {
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 }
 
-// Filters is a [System] with concepts that have properties for filters.
-type Filters interface {
+// Filterable is a [System] with concepts that have properties for filters.
+type Filterable interface {
 	// Properties returns the declared properties of concepts.
 	Properties() []Property
 
@@ -79,8 +79,8 @@ type Filters interface {
 	Values(c Concept, property int, visit func(text []byte) bool)
 }
 
-// Notes is a [System] with definitions, statuses and extensions of concepts.
-type Notes interface {
+// Annotations is a [System] with definitions, statuses and extensions of concepts.
+type Annotations interface {
 	// Definition returns the definition of a concept, or nil.
 	Definition(c Concept) []byte
 
@@ -91,14 +91,14 @@ type Notes interface {
 	AppendExtensions(dst []Extension, c Concept) []Extension
 }
 
-// Dialects is a [System] with texts in several languages.
-type Dialects interface {
+// Multilingual is a [System] with texts in several languages.
+type Multilingual interface {
 	// HasLanguage reports whether texts in a language or a similar one exist.
 	HasLanguage(language string) bool
 }
 
-// Search is a [List] with a search index.
-type Search interface {
+// Searchable is a [List] with a search index.
+type Searchable interface {
 	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. The
 	// default is the language of the code system.
 	SearchIndex(languages string) *textindex.Index
@@ -116,13 +116,13 @@ type CodeExplainer interface {
 	InvalidReason(code []byte) string
 }
 
-// Explainer is a [Filters] that explains filter mismatches.
-type Explainer interface {
+// FilterExplainer is a [Filterable] that explains filter mismatches.
+type FilterExplainer interface {
 	// Explain returns, for users, why a concept does not match a filter on a property, or "".
 	Explain(c Concept, property int, op, value string) string
 }
 
-// FilterReader is a [Filters] that normalizes values of filters, for example to a canonical form.
+// FilterReader is a [Filterable] that normalizes values of filters, for example to a canonical form.
 type FilterReader interface {
 	// FilterValue returns the normalized value of a filter on a property, or an error for an invalid value.
 	FilterValue(property int, value string) (string, error)
@@ -143,40 +143,40 @@ type Concepts struct {
 	// List is nil for a grammar.
 	List List
 
-	// Search is nil without a search index.
-	Search Search
+	// Searchable is nil without a search index.
+	Searchable Searchable
 
 	// Converter is nil without conversions.
 	Converter Converter
 
 	// The following interfaces are never nil.
-	Hierarchy    Hierarchy
-	Filters      Filters       // never nil
-	FilterReader FilterReader  // never nil
-	Explainer    Explainer     // never nil
-	Notes        Notes         // never nil
-	Dialects     Dialects      // never nil
-	Refuser      CodeExplainer // never nil
+	Hierarchy       Hierarchy
+	Filterable      Filterable      // never nil
+	FilterReader    FilterReader    // never nil
+	FilterExplainer FilterExplainer // never nil
+	Annotations     Annotations     // never nil
+	Multilingual    Multilingual    // never nil
+	CodeExplainer   CodeExplainer   // never nil
 }
 
 // DetectInterfaces detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
 func DetectInterfaces(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
-	c.Search, _ = s.(Search)
+	c.Searchable, _ = s.(Searchable)
 	c.Converter, _ = s.(Converter)
-	c.Hierarchy = optional[Hierarchy](s, flat{c.List})
-	c.Filters = optional[Filters](s, plain{})
-	c.Notes = optional[Notes](s, plain{})
-	c.Dialects = optional[Dialects](s, monolingual{s})
-	c.FilterReader = optional[FilterReader](s, plain{})
-	c.Explainer = optional[Explainer](s, plain{})
-	c.Refuser = optional[CodeExplainer](s, plain{})
+	c.Hierarchy = interfaceOrEmpty[Hierarchy](s, flatHierarchy{c.List})
+	c.Filterable = interfaceOrEmpty[Filterable](s, emptySystem{})
+	c.Annotations = interfaceOrEmpty[Annotations](s, emptySystem{})
+	c.Multilingual = interfaceOrEmpty[Multilingual](s, monolingual{s})
+	c.FilterReader = interfaceOrEmpty[FilterReader](s, emptySystem{})
+	c.FilterExplainer = interfaceOrEmpty[FilterExplainer](s, emptySystem{})
+	c.CodeExplainer = interfaceOrEmpty[CodeExplainer](s, emptySystem{})
 	return c
 }
 
-// optional returns an interface of a system, or its empty implementation.
-func optional[I any](s System, other I) I {
+// interfaceOrEmpty returns an interface of a system, or its empty implementation.
+func interfaceOrEmpty[I any](s System, other I) I {
 	if i, ok := s.(I); ok {
 		return i
 	}
@@ -191,36 +191,36 @@ func (c *Concepts) Len() int {
 	return c.List.Len()
 }
 
-// flat is an empty hierarchy.
-type flat struct{ list List }
+// flatHierarchy is an empty hierarchy.
+type flatHierarchy struct{ list List }
 
-func (flat) Parents(uint32) []uint32  { return nil }
-func (flat) Children(uint32) []uint32 { return nil }
-func (f flat) Above(uint32, func(int) error) (bitset.Set, error) {
+func (flatHierarchy) Parents(uint32) []uint32  { return nil }
+func (flatHierarchy) Children(uint32) []uint32 { return nil }
+func (f flatHierarchy) Above(uint32, func(int) error) (bitset.Set, error) {
 	c := Concepts{List: f.list}
 	return bitset.New(max(1, c.Len())), nil
 }
 
-func (f flat) Below(concept uint32, _ func(int) error) (bitset.Set, error) {
+func (f flatHierarchy) Below(concept uint32, _ func(int) error) (bitset.Set, error) {
 	return f.Above(concept, nil)
 }
 
-// plain implements interfaces without properties, definitions and explanations.
-type plain struct{}
+// emptySystem implements interfaces without properties, definitions and explanations.
+type emptySystem struct{}
 
-func (plain) Properties() []Property                                  { return nil }
-func (plain) Values(Concept, int, func([]byte) bool)                  {}
-func (plain) Definition(Concept) []byte                               { return nil }
-func (plain) Status(Concept) string                                   { return "" }
-func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
-func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
-func (plain) Explain(Concept, int, string, string) string             { return "" }
-func (plain) InvalidReason([]byte) string                             { return "" }
+func (emptySystem) Properties() []Property                                  { return nil }
+func (emptySystem) Values(Concept, int, func([]byte) bool)                  {}
+func (emptySystem) Definition(Concept) []byte                               { return nil }
+func (emptySystem) Status(Concept) string                                   { return "" }
+func (emptySystem) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
+func (emptySystem) FilterValue(_ int, value string) (string, error)         { return value, nil }
+func (emptySystem) Explain(Concept, int, string, string) string             { return "" }
+func (emptySystem) InvalidReason([]byte) string                             { return "" }
 
 // monolingual has only texts in the language of its displays.
 type monolingual struct{ System }
 
-// HasLanguage implements [Dialects].
+// HasLanguage implements [Multilingual].
 func (m monolingual) HasLanguage(language string) bool {
 	return HasLanguage([]string{m.Language()}, language)
 }
@@ -231,9 +231,9 @@ type Property struct {
 	Code, URI string
 }
 
-// Is reports whether the property is a standard property of FHIR, identified by URI or code, because many code systems
+// IsStandard reports whether the property is a standard property of FHIR, identified by URI or code, because many code systems
 // declare no or a different URI.
-func (p Property) Is(name string) bool {
+func (p Property) IsStandard(name string) bool {
 	return p.URI == PropertyBase+name || p.Code == name
 }
 
@@ -271,17 +271,17 @@ type Flags uint8
 
 // Flags of concepts.
 const (
-	FlagAbstract     Flags = 1 << iota // property notSelectable is true
-	FlagInactive                       // property inactive is true, or status is retired or inactive
-	FlagDeprecated                     // status is deprecated, or deprecated is true or has a date
-	FlagStatus                         // has a status that is not active
-	FlagDesignated                     // has designations
-	FlagExtended                       // has extensions
-	FlagUserAssigned                   // property user-assigned is true: users define meaning and display
+	FlagAbstract        Flags = 1 << iota // property notSelectable is true
+	FlagInactive                          // property inactive is true, or status is retired or inactive
+	FlagDeprecated                        // status is deprecated, or deprecated is true or has a date
+	FlagHasStatus                         // has a status that is not active
+	FlagHasDesignations                   // has designations
+	FlagHasExtensions                     // has extensions
+	FlagUserAssigned                      // property user-assigned is true: users define meaning and display
 )
 
 // ReportedFlags are the flags about the concept itself.
-const ReportedFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagStatus
+const ReportedFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagHasStatus
 
 // EqualFold reports whether codes are equal ignoring case.
 func EqualFold(a, b []byte) bool {

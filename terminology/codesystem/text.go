@@ -21,8 +21,8 @@ type Text struct {
 	// Extension is a JSON array of extensions, or nil.
 	Extension []byte
 
-	// Display reports whether the text is a display.
-	Display bool
+	// IsDisplay reports whether the text is a display.
+	IsDisplay bool
 
 	// IsFromValueSet reports whether the text is from the value set itself.
 	IsFromValueSet bool
@@ -37,38 +37,38 @@ var PreferredForLanguage = Use{
 }
 
 // Synonym is the use of an alternative name.
-var Synonym = Use{System: "http://snomed.info/sct", Code: synonym, Display: "Synonym"}
+var Synonym = Use{System: "http://snomed.info/sct", Code: synonymConcept, Display: "Synonym"}
 
 // FirstDisplay returns the index of the first display, or -1.
 func FirstDisplay(texts []Text) int {
 	for i := range texts {
-		if texts[i].Display {
+		if texts[i].IsDisplay {
 			return i
 		}
 	}
 	return -1
 }
 
-// IsDisplay reports whether the text can be the display in its language.
-func (t *Text) IsDisplay() bool {
-	if t.Display || t.Use == (Use{}) {
+// CanBeDisplay reports whether the text can be the display in its language.
+func (t *Text) CanBeDisplay() bool {
+	if t.IsDisplay || t.Use == (Use{}) {
 		return !bytes.Contains(t.Extension, []byte(`"withdrawn"`))
 	}
 	switch t.Use.Code {
-	case "display", "preferredForLanguage", synonym:
+	case "display", "preferredForLanguage", synonymConcept:
 		return true
 	}
 	return false
 }
 
-// synonym is SNOMED CT's concept for synonyms, including preferred ones.
-const synonym = "900000000000013009"
+// synonymConcept is SNOMED CT's concept for synonyms, including preferred ones.
+const synonymConcept = "900000000000013009"
 
 // Append appends the text as a designation in JSON for an expansion.
 func (t *Text) Append(dst []byte) []byte { return t.append(dst, t.Use.Code != "") }
 
-// AppendWhole appends the text as a designation in JSON for a definition.
-func (t *Text) AppendWhole(dst []byte) []byte { return t.append(dst, t.Use != (Use{})) }
+// AppendForDefinition appends the text as a designation in JSON for a definition.
+func (t *Text) AppendForDefinition(dst []byte) []byte { return t.append(dst, t.Use != (Use{})) }
 
 func (t *Text) append(dst []byte, withUse bool) []byte {
 	start := len(dst)
@@ -130,11 +130,11 @@ func (t Texts) At(ref TextRef) []byte {
 		start := int(ref) + 1
 		return t[start : start+length : start+length]
 	}
-	return t.long(ref)
+	return t.longAt(ref)
 }
 
-// long is like At, but for a string with a multi-byte length.
-func (t Texts) long(ref TextRef) []byte {
+// longAt is like At, but for a string with a multi-byte length.
+func (t Texts) longAt(ref TextRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width
 	return t[start : start+int(length) : start+int(length)]

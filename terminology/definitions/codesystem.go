@@ -20,25 +20,25 @@ type CodeSystem struct {
 	CaseSensitive  bool                // CodeSystem.caseSensitive
 	Compositional  bool                // CodeSystem.compositional
 	VersionNeeded  bool                // CodeSystem.versionNeeded
-	frozen         bool                // R4's outdated copy of a code system from hl7.terminology
-	languagePack   bool                // supplement that adds a language; applies without being named
+	isOutdatedCopy bool                // R4's outdated copy of a code system from hl7.terminology
+	isLanguagePack bool                // supplement that adds a language; applies without being named
 	NotSubsuming   bool                // hierarchyMeaning is grouped-by or part-of
 	supplements    string              // canonical of the code system that a supplement extends
 	entireValueSet string              // CodeSystem.valueSet
 	Copyright      string              // copyright of a source
-	Common         string              // Common of a source: see [codesystem.Source]
+	CommonCodes    string              // Common of a source: see [codesystem.Source]
 	ReasonIssue    bool                // ReasonIssue of a source: see [codesystem.Source]
 	edition        string              // Edition of a source: see [codesystem.Source]
 	byValue        string              // ByValue of a source: see [codesystem.Source]
-	builtIn        bool                // from a source; its concepts must not be read before the first request needs them
-	system         uint32              // index of the URL in SystemTable.List
+	isBuiltIn      bool                // from a source; its concepts must not be read before the first request needs them
+	systemIndex    uint32              // index of the URL in SystemTable.List
 	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }
 
 // Number returns the number of a concept, or Parsed for a concept of a grammar.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil || c.Code != nil {
-		return Parsed
+		return ParsedConcept
 	}
 	return c.Number
 }
@@ -63,17 +63,17 @@ func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number && bytes.Equal(a.Code, b.Code)
 }
 
-// StandsInFor reports whether the code system is a stand-in for a version of the complete one; "" means any.
-func (cs *CodeSystem) StandsInFor(version string) bool {
-	return cs.Content == ContentStandIn && slices.Contains([]string{"", cs.Version, cs.edition}, version)
+// IsLookupOnlyFor reports whether the code system is a stand-in for a version of the complete one; "" means any.
+func (cs *CodeSystem) IsLookupOnlyFor(version string) bool {
+	return cs.Content == ContentLookupOnly && slices.Contains([]string{"", cs.Version, cs.edition}, version)
 }
 
 // NotEnumerableError returns the error for listing all codes of a grammar that has no value set of common codes loaded.
 func (cs *CodeSystem) NotEnumerableError() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed; list the ones you need in the value set", cs.Canonical()))
-	if e.Err = outcome.ErrUnsupported; cs.Common != "" {
-		e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", cs.Common, "")
+	if e.Err = outcome.ErrUnsupported; cs.CommonCodes != "" {
+		e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", cs.CommonCodes, "")
 	}
 	return e
 }
@@ -81,10 +81,10 @@ func (cs *CodeSystem) NotEnumerableError() error {
 // supersedes reports whether a code system loaded later is preferred to an earlier one: R4's frozen copies always lose,
 // other code systems are compared by version.
 func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
-	if cs.frozen != earlier.frozen {
-		return earlier.frozen
+	if cs.isOutdatedCopy != earlier.isOutdatedCopy {
+		return earlier.isOutdatedCopy
 	}
-	return supersedes(cs.Version, earlier.Version)
+	return supersedesVersion(cs.Version, earlier.Version)
 }
 
 // contentMode is CodeSystem.content.
@@ -97,16 +97,16 @@ const (
 	ContentFragment   contentMode = "fragment"   // the code "fragment"
 	ContentComplete   contentMode = "complete"   // the code "complete"
 	ContentSupplement contentMode = "supplement" // the code "supplement"
-	ContentStandIn    contentMode = codesystem.StandIn
+	ContentLookupOnly contentMode = codesystem.LookupOnly
 )
 
 // HasConcepts reports whether some or all of the code system's concepts are loaded.
 func (m contentMode) HasConcepts() bool {
-	return m == ContentComplete || m.IsPart()
+	return m == ContentComplete || m.IsPartial()
 }
 
-// IsPart reports whether only some of the codes are loaded, so that an unknown code may still be valid.
-func (m contentMode) IsPart() bool { return m == ContentFragment || m == ContentExample }
+// IsPartial reports whether only some of the codes are loaded, so that an unknown code may still be valid.
+func (m contentMode) IsPartial() bool { return m == ContentFragment || m == ContentExample }
 
 // replaces reports whether a loaded definition replaces a built-in code system. A complete definition always does, a
 // fragment only replaces a fragment. An example never does because it would hide a grammar or a full list.
@@ -114,11 +114,11 @@ func (m contentMode) replaces(builtIn contentMode) bool {
 	return m == ContentComplete || m == ContentFragment && builtIn == ContentFragment
 }
 
-// Parsed is the concept of an entry with a grammar as its code system: grammars have no concept numbers.
-const Parsed = None - 1
+// ParsedConcept is the concept of an entry with a grammar as its code system: grammars have no concept numbers.
+const ParsedConcept = None - 1
 
-// Unlisted is Parsed for an entry with a row of another value set. Only the code of the row counts.
-const Unlisted = Parsed - 1
+// UnlistedConcept is Parsed for an entry with a row of another value set. Only the code of the row counts.
+const UnlistedConcept = ParsedConcept - 1
 
 // None is the index of a missing code system or concept.
 const None = ^uint32(0)
@@ -132,7 +132,7 @@ type codeSystemBuilder struct {
 
 func (b *codeSystemBuilder) reset() {
 	b.CodeSystem = CodeSystem{CaseSensitive: true}
-	b.table.Modifiers = b.modifiers
+	b.table.Modifiers = b.readModifiers
 	b.table.Reset()
 }
 
@@ -141,31 +141,31 @@ func (b *codeSystemBuilder) build() (*CodeSystem, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.usage.weigh(b.URL, concepts)
+	b.usage.applyTo(b.URL, concepts)
 	cs := b.CodeSystem
 	cs.Concepts = codesystem.DetectInterfaces(concepts)
 	return &cs, nil
 }
 
-func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
-	if known, err := b.Definition.member(r, name); known {
+func (b *codeSystemBuilder) readMember(r *fhirjson.Reader, name string) error {
+	if known, err := b.Definition.readMember(r, name); known {
 		return err
 	}
 	switch {
 	case name == "concept":
-		return r.Array(func() error { return b.table.Concept(r) })
-	case isLeftOut(name):
+		return r.Array(func() error { return b.table.ReadConcept(r) })
+	case isIgnored(name):
 		return r.Skip()
 	}
-	inner, err := r.Keep(name, &b.OtherMembers)
+	inner, err := r.ReadMember(name, &b.OtherMembers)
 	if err != nil {
 		return err
 	}
-	return b.known(inner, name)
+	return b.readUsedMember(inner, name)
 }
 
-// known reads a member that operations use.
-func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
+// readUsedMember reads a member that operations use.
+func (b *codeSystemBuilder) readUsedMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "caseSensitive":
 		return r.ReadBool(&b.CaseSensitive)
@@ -184,23 +184,23 @@ func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	case "content":
 		return r.ReadString((*string)(&b.Content))
 	case "extension":
-		return b.extensions(r)
+		return b.readExtensions(r)
 	case "modifierExtension", "implicitRules":
-		return b.modifiers(r)
+		return b.readModifiers(r)
 	case "property":
-		return r.Array(func() error { return b.table.PropertyDefinition(r) })
+		return r.Array(func() error { return b.table.ReadPropertyDefinition(r) })
 	}
 	return nil
 }
 
-func (b *codeSystemBuilder) extensions(r *fhirjson.Reader) error {
+func (b *codeSystemBuilder) readExtensions(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
 		switch x.URL {
 		case fhirjson.ExtensionBase + "structuredefinition-standards-status":
 			b.standardsStatus = x.Value
 		case fhirjson.ExtensionBase + "codesystem-supplement-type":
-			b.languagePack = x.Value == "lang-pack"
+			b.isLanguagePack = x.Value == "lang-pack"
 		}
 	}
 	return err

@@ -19,11 +19,11 @@ type MapGroup struct {
 	Source, SourceVersion string       // code system of the source codes
 	Target, TargetVersion string       // code system of the target codes
 	Elements              []MapElement // ConceptMap.group.element
-	Unmapped              unmapped     // ConceptMap.group.unmapped
+	Unmapped              unmappedRule // ConceptMap.group.unmapped
 }
 
-// unmapped is ConceptMap.group.unmapped; Mode is empty if it is absent.
-type unmapped struct {
+// unmappedRule is ConceptMap.group.unmapped; Mode is empty if it is absent.
+type unmappedRule struct {
 	Mode                       string // provided (in R5 use-source-code), fixed or other-map
 	Code, Display, Equivalence string // members for the mode fixed
 	OtherMap                   string // canonical, for the mode other-map
@@ -46,9 +46,9 @@ type MapAttribute struct {
 	Property, System, Value, Display string // members of the same names
 }
 
-// member reads a member of a ConceptMap by its R4 or R5 name.
-func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
-	if known, err := m.Definition.member(r, name); known {
+// readMember reads a member of a ConceptMap by its R4 or R5 name.
+func (m *ConceptMap) readMember(r *fhirjson.Reader, name string) error {
+	if known, err := m.Definition.readMember(r, name); known {
 		return err
 	}
 	switch name {
@@ -57,43 +57,43 @@ func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
 	case "targetUri", "targetCanonical", "targetScopeUri", "targetScopeCanonical":
 		return r.ReadString(&m.TargetScope)
 	case "group":
-		return r.ArrayOf(shortPart, func() error { return m.group(r) })
+		return r.ArrayOf(smallPartSize, func() error { return m.readGroup(r) })
 	}
 	return r.Skip()
 }
 
-// group reads an entry of ConceptMap.group. source and target may have the form url|version.
-func (m *ConceptMap) group(r *fhirjson.Reader) error {
+// readGroup reads an entry of ConceptMap.group. source and target may have the form url|version.
+func (m *ConceptMap) readGroup(r *fhirjson.Reader) error {
 	var g MapGroup
 	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
 		case "element":
-			return r.ArrayOf(shortPart, func() error { return g.element(r) })
+			return r.ArrayOf(smallPartSize, func() error { return g.readElement(r) })
 		case "unmapped":
 			u := &g.Unmapped
 			return r.Strings(
-				fhirjson.String{Name: "mode", Into: &u.Mode}, fhirjson.String{Name: "code", Into: &u.Code},
-				fhirjson.String{Name: "display", Into: &u.Display}, fhirjson.String{Name: "relationship", Into: &u.Equivalence},
-				fhirjson.String{Name: "url", Into: &u.OtherMap}, fhirjson.String{Name: "otherMap", Into: &u.OtherMap},
+				fhirjson.String{Name: "mode", Destination: &u.Mode}, fhirjson.String{Name: "code", Destination: &u.Code},
+				fhirjson.String{Name: "display", Destination: &u.Display}, fhirjson.String{Name: "relationship", Destination: &u.Equivalence},
+				fhirjson.String{Name: "url", Destination: &u.OtherMap}, fhirjson.String{Name: "otherMap", Destination: &u.OtherMap},
 			)
 		}
 		return r.Skip()
 	},
-		fhirjson.String{Name: "source", Into: &g.Source}, fhirjson.String{Name: "sourceVersion", Into: &g.SourceVersion},
-		fhirjson.String{Name: "target", Into: &g.Target}, fhirjson.String{Name: "targetVersion", Into: &g.TargetVersion},
+		fhirjson.String{Name: "source", Destination: &g.Source}, fhirjson.String{Name: "sourceVersion", Destination: &g.SourceVersion},
+		fhirjson.String{Name: "target", Destination: &g.Target}, fhirjson.String{Name: "targetVersion", Destination: &g.TargetVersion},
 	)
-	if url, version := outcome.Split(g.Source); version != "" {
+	if url, version := outcome.SplitCanonical(g.Source); version != "" {
 		g.Source, g.SourceVersion = url, version
 	}
-	if url, version := outcome.Split(g.Target); version != "" {
+	if url, version := outcome.SplitCanonical(g.Target); version != "" {
 		g.Target, g.TargetVersion = url, version
 	}
 	m.Groups = append(m.Groups, g)
 	return err
 }
 
-// element reads an entry of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
-func (g *MapGroup) element(r *fhirjson.Reader) error {
+// readElement reads an entry of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
+func (g *MapGroup) readElement(r *fhirjson.Reader) error {
 	var e MapElement
 	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
@@ -105,18 +105,18 @@ func (g *MapGroup) element(r *fhirjson.Reader) error {
 			}
 			return err
 		case "target":
-			return r.ArrayOf(shortPart, func() error { return e.target(r) })
+			return r.ArrayOf(smallPartSize, func() error { return e.readTarget(r) })
 		}
 		return r.Skip()
 	},
-		fhirjson.String{Name: "code", Into: &e.Code}, fhirjson.String{Name: "display", Into: &e.Display},
-		fhirjson.String{Name: "comment", Into: &e.Comment},
+		fhirjson.String{Name: "code", Destination: &e.Code}, fhirjson.String{Name: "display", Destination: &e.Display},
+		fhirjson.String{Name: "comment", Destination: &e.Comment},
 	)
 	g.Elements = append(g.Elements, e)
 	return err
 }
 
-func (e *MapElement) target(r *fhirjson.Reader) error {
+func (e *MapElement) readTarget(r *fhirjson.Reader) error {
 	var t MapTarget
 	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
@@ -127,9 +127,9 @@ func (e *MapElement) target(r *fhirjson.Reader) error {
 		}
 		return r.Skip()
 	},
-		fhirjson.String{Name: "code", Into: &t.Code}, fhirjson.String{Name: "display", Into: &t.Display},
-		fhirjson.String{Name: "equivalence", Into: &t.Equivalence}, fhirjson.String{Name: "relationship", Into: &t.Equivalence},
-		fhirjson.String{Name: "comment", Into: &t.Comment},
+		fhirjson.String{Name: "code", Destination: &t.Code}, fhirjson.String{Name: "display", Destination: &t.Display},
+		fhirjson.String{Name: "equivalence", Destination: &t.Equivalence}, fhirjson.String{Name: "relationship", Destination: &t.Equivalence},
+		fhirjson.String{Name: "comment", Destination: &t.Comment},
 	)
 	e.Targets = append(e.Targets, t)
 	return err
@@ -138,8 +138,8 @@ func (e *MapElement) target(r *fhirjson.Reader) error {
 func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 	var a MapAttribute
 	err := r.Strings(
-		fhirjson.String{Name: "property", Into: &a.Property}, fhirjson.String{Name: "system", Into: &a.System},
-		fhirjson.String{Name: "value", Into: &a.Value}, fhirjson.String{Name: "display", Into: &a.Display},
+		fhirjson.String{Name: "property", Destination: &a.Property}, fhirjson.String{Name: "system", Destination: &a.System},
+		fhirjson.String{Name: "value", Destination: &a.Value}, fhirjson.String{Name: "display", Destination: &a.Display},
 	)
 	*list = append(*list, a)
 	return err
@@ -147,14 +147,14 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 
 // MapTable indexes concept maps by canonical and ID.
 type MapTable struct {
-	Lists   [][]*ConceptMap // concept maps of each overlay, uppermost first, then the loaded ones in loading order
+	Layers  [][]*ConceptMap // concept maps of each overlay, uppermost first, then the loaded ones in loading order
 	indexes layer[int]      // indexes of loaded concept maps by url|version
 	byID    idTable[*ConceptMap]
 }
 
-// over returns an empty overlay of the table.
-func (t *MapTable) over(beside bool) MapTable {
-	return MapTable{Lists: append(make([][]*ConceptMap, 1), t.Lists...), byID: t.byID.over(beside)}
+// newOverlay returns an empty overlay of the table.
+func (t *MapTable) newOverlay(competes bool) MapTable {
+	return MapTable{Layers: append(make([][]*ConceptMap, 1), t.Layers...), byID: t.byID.newOverlay(competes)}
 }
 
 // ByID returns the concept map with an ID.
@@ -162,25 +162,25 @@ func (t *MapTable) ByID(id string) (*ConceptMap, bool) { return t.byID.get(id) }
 
 // addConceptMap adds a concept map. Among loaded ones, it replaces a concept map with the same URL and version.
 func (t *MapTable) addConceptMap(m *ConceptMap) {
-	list := &t.Lists[0]
-	if len(t.Lists) == 1 && m.URL != "" {
+	list := &t.Layers[0]
+	if len(t.Layers) == 1 && m.URL != "" {
 		if i, ok := t.indexes.get(m.Canonical()); ok {
-			t.byID.release((*list)[i])
-			t.byID.claim(m)
+			t.byID.unregister((*list)[i])
+			t.byID.register(m)
 			(*list)[i] = m
 			return
 		}
 		t.indexes.put(m.Canonical(), len(*list))
 	}
-	t.byID.claim(m)
+	t.byID.register(m)
 	*list = append(*list, m)
 }
 
 // ConceptMap returns the concept map with a canonical. If several match, the last one loaded wins.
 func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
-	for _, list := range t.Lists {
+	for _, list := range t.Layers {
 		for _, m := range slices.Backward(list) {
-			if m.IsNamed(reference) {
+			if m.MatchesCanonical(reference) {
 				return m, true
 			}
 		}

@@ -17,50 +17,50 @@ type Definition struct {
 	Language, Date, Publisher             string // members of the same names
 	standardsStatus                       string // extension structuredefinition-standards-status
 	Experimental                          *bool  // nil: not specified
-	modifier                              string // unsupported implicit rules or modifier extension, described for an error message
+	unsupportedModifier                   string // unsupported implicit rules or modifier extension, described for an error message
 }
 
 // Canonical returns the canonical: url|version, or only the URL without a version.
 func (d *Definition) Canonical() string { return outcome.Canonical(d.URL, d.Version) }
 
-// IsNamed reports whether a canonical refers to this definition.
-func (d *Definition) IsNamed(reference string) bool {
-	url, version := outcome.Split(reference)
+// MatchesCanonical reports whether a canonical refers to this definition.
+func (d *Definition) MatchesCanonical(reference string) bool {
+	url, version := outcome.SplitCanonical(reference)
 	return url == d.URL && (version == "" || MatchesVersion(d.Version, version))
 }
 
-// member reads a member of Definition and reports whether name is such a member.
-func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
+// readMember reads a member of Definition and reports whether name is such a member.
+func (d *Definition) readMember(r *fhirjson.Reader, name string) (bool, error) {
 	if name == "experimental" {
 		d.Experimental = new(bool)
 		return true, r.ReadBool(d.Experimental)
 	}
-	for _, m := range d.Texts() {
+	for _, m := range d.StringMembers() {
 		switch {
 		case m.Name != name:
 		case name == "url" || name == "version":
-			return true, r.ReadName(m.Into)
+			return true, r.ReadName(m.Destination)
 		default:
-			return true, r.ReadString(m.Into)
+			return true, r.ReadString(m.Destination)
 		}
 	}
 	return false, nil
 }
 
-// Texts returns the string members of Definition with their destinations.
-func (d *Definition) Texts() [9]fhirjson.String {
+// StringMembers returns the string members of Definition with their destinations.
+func (d *Definition) StringMembers() [9]fhirjson.String {
 	return [...]fhirjson.String{
-		{Name: "id", Into: &d.ID}, {Name: "language", Into: &d.Language}, {Name: "url", Into: &d.URL},
-		{Name: "version", Into: &d.Version}, {Name: "name", Into: &d.Name}, {Name: "title", Into: &d.Title},
-		{Name: "status", Into: &d.Status}, {Name: "date", Into: &d.Date}, {Name: "publisher", Into: &d.Publisher},
+		{Name: "id", Destination: &d.ID}, {Name: "language", Destination: &d.Language}, {Name: "url", Destination: &d.URL},
+		{Name: "version", Destination: &d.Version}, {Name: "name", Destination: &d.Name}, {Name: "title", Destination: &d.Title},
+		{Name: "status", Destination: &d.Status}, {Name: "date", Destination: &d.Date}, {Name: "publisher", Destination: &d.Publisher},
 	}
 }
 
-// DefinitionOf reads the members of Definition from a resource.
-func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
-	r := fhirjson.ReaderOf(resource)
+// ParseDefinition reads the members of Definition from a resource.
+func ParseDefinition(resource jsontext.Value) (d Definition, err error) {
+	r := fhirjson.NewValueReader(resource)
 	err = r.Object(func(name []byte) error {
-		if known, err := d.member(r, string(name)); known {
+		if known, err := d.readMember(r, string(name)); known {
 			return err
 		}
 		return r.Skip()
@@ -68,38 +68,38 @@ func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
 	return d, err
 }
 
-// isLeftOut reports whether a member is ignored: narrative, metadata, a stored expansion, and extensions of primitives.
-func isLeftOut(name string) bool {
+// isIgnored reports whether a member is ignored: narrative, metadata, a stored expansion, and extensions of primitives.
+func isIgnored(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }
 
-// omittedCodes are the implicit rules that HL7's converter adds to definitions of later FHIR releases: it moves codes
+// converterRules are the implicit rules that HL7's converter adds to definitions of later FHIR releases: it moves codes
 // that R4 lacks to extensions. Only extensions of filters matter for expansion, and those are supported.
-const omittedCodes = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
+const converterRules = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
 
-// modifiers reads modifier extensions or implicitRules. A definition with any value other than omittedCodes must not be
+// readModifiers reads modifier extensions or implicitRules. A definition with any value other than converterRules must not be
 // used (R4 §2.4).
-func (d *Definition) modifiers(r *fhirjson.Reader) error {
+func (d *Definition) readModifiers(r *fhirjson.Reader) error {
 	if r.IsPrimitive() {
 		rules, err := r.Text()
-		if string(rules) != omittedCodes {
-			d.modifier = "the implicit rules " + string(rules)
+		if string(rules) != converterRules {
+			d.unsupportedModifier = "the implicit rules " + string(rules)
 		}
 		return err
 	}
 	list, err := r.Extensions(0)
 	if len(list) > 0 {
-		d.modifier = "the modifier extension " + list[0].URL
+		d.unsupportedModifier = "the modifier extension " + list[0].URL
 	}
 	return err
 }
 
-// Usable returns an error for a definition with unsupported implicit rules or modifier extensions.
-func (d *Definition) Usable(kind string) error {
-	if d.modifier == "" {
+// CheckUsable returns an error for a definition with unsupported implicit rules or modifier extensions.
+func (d *Definition) CheckUsable(kind string) error {
+	if d.unsupportedModifier == "" {
 		return nil
 	}
-	return outcome.Incomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.modifier)
+	return outcome.NewIncomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.unsupportedModifier)
 }
 
 // StatusWarning returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
@@ -128,43 +128,43 @@ func (d *Definition) StatusWarning(vs *ValueSet) string {
 // LatestOf returns the latest resource with the requested canonical or ID, or nil. Resources with content are
 // preferred.
 func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
-	var best *head
+	var best *resourceSummary
 	for _, resource := range resources {
-		h, err := HeadOf(resource)
+		h, err := ParseSummary(resource)
 		if err != nil {
 			return nil, fmt.Errorf("%v cannot be read: %w", m, err)
 		}
-		if h.Kind != m.Kind || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.IsNamed(m.Canonical) {
+		if h.Kind != m.Kind || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.MatchesCanonical(m.Canonical) {
 			continue
 		}
-		if best == nil || h.hasContent() && !best.hasContent() || h.hasContent() == best.hasContent() && supersedes(h.Version, best.Version) {
+		if best == nil || h.hasContent() && !best.hasContent() || h.hasContent() == best.hasContent() && supersedesVersion(h.Version, best.Version) {
 			best, latest = h, resource
 		}
 	}
 	return latest, nil
 }
 
-// head contains the members that [LatestOf] compares.
-type head struct {
+// resourceSummary contains the members that [LatestOf] compares.
+type resourceSummary struct {
 	Definition
 	Kind    string
 	content contentMode
 }
 
-func (h *head) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
+func (h *resourceSummary) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
 
-// HeadOf reads the identifying members of a resource.
-func HeadOf(resource jsontext.Value) (*head, error) {
-	h, r := new(head), fhirjson.ReaderOf(resource)
+// ParseSummary reads the identifying members of a resource.
+func ParseSummary(resource jsontext.Value) (*resourceSummary, error) {
+	h, r := new(resourceSummary), fhirjson.NewValueReader(resource)
 	return h, r.Strings(
-		fhirjson.String{Name: "resourceType", Into: &h.Kind}, fhirjson.String{Name: "id", Into: &h.ID},
-		fhirjson.String{Name: "url", Into: &h.URL}, fhirjson.String{Name: "version", Into: &h.Version},
-		fhirjson.String{Name: "content", Into: (*string)(&h.content)},
+		fhirjson.String{Name: "resourceType", Destination: &h.Kind}, fhirjson.String{Name: "id", Destination: &h.ID},
+		fhirjson.String{Name: "url", Destination: &h.URL}, fhirjson.String{Name: "version", Destination: &h.Version},
+		fhirjson.String{Name: "content", Destination: (*string)(&h.content)},
 	)
 }
 
-// AddTo appends the values that the list does not yet contain.
-func AddTo[T comparable](list *[]T, values ...T) {
+// AppendUnique appends the values that the list does not yet contain.
+func AppendUnique[T comparable](list *[]T, values ...T) {
 	for _, value := range values {
 		if !slices.Contains(*list, value) {
 			*list = append(*list, value)

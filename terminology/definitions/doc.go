@@ -1,5 +1,5 @@
 // Package definitions reads the resources CodeSystem, ValueSet, ConceptMap and StructureDefinition (only bindings), and
-// finds them by URL, version and ID. [Load] returns an immutable [Set]. [Set.With] overlays the resources of a request,
+// finds them by URL, version and ID. [Load] returns an immutable [Set]. [Set.WithResources] overlays the resources of a request,
 // and [Set.Combine] adds fetched resources.
 //
 // # Files

@@ -13,78 +13,78 @@ import (
 // system lacks the code, and Parsed or Unlisted if the concept has no number. Listed is the row of the value set's own
 // listing, or 0.
 type Entry struct {
-	CodeSystem, Concept, Listed uint32 // indexes and row, described above
+	CodeSystem, Concept, Row uint32 // indexes and row, described above
 }
 
-// IsKnown reports whether the code system is loaded and contains the code.
-func (e Entry) IsKnown() bool { return e.Concept != None }
+// HasConcept reports whether the code system is loaded and contains the code.
+func (e Entry) HasConcept() bool { return e.Concept != None }
 
-// IsNumbered reports whether Concept is a concept number.
-func (e Entry) IsNumbered() bool { return e.Concept < Unlisted }
+// HasConceptNumber reports whether Concept is a concept number.
+func (e Entry) HasConceptNumber() bool { return e.Concept < UnlistedConcept }
 
 // ListedRow returns the row in which the value set itself lists the entry, or 0.
 func (e Entry) ListedRow() uint32 {
-	if e.Concept == Unlisted {
+	if e.Concept == UnlistedConcept {
 		return 0
 	}
-	return e.Listed
+	return e.Row
 }
 
 // LocatedEntry is an entry with its located concept.
 type LocatedEntry struct {
 	Entry
-	At codesystem.Concept // the concept; undefined if IsKnown is false
+	LocatedConcept codesystem.Concept // the concept; undefined if HasConcept is false
 }
 
 // Locate resolves the concept of an entry.
 func (d *Set) Locate(e Entry) LocatedEntry {
-	at := codesystem.At(e.Concept)
+	at := codesystem.ConceptAt(e.Concept)
 	switch e.Concept {
-	case Parsed, Unlisted: // grammars parse the code that the value set lists
+	case ParsedConcept, UnlistedConcept: // grammars parse the code that the value set lists
 		at, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
 	case None:
 		at = codesystem.Concept{}
 	}
-	return LocatedEntry{Entry: e, At: at}
+	return LocatedEntry{Entry: e, LocatedConcept: at}
 }
 
 // Supplement pairs a code system with a supplement.
 type Supplement struct {
-	Of, By uint32 // indexes in SystemTable.CodeSystems
+	CodeSystem, Supplement uint32 // indexes in SystemTable.CodeSystems
 }
 
 // Code returns the code of an entry.
 func (d *Set) Code(e Entry) []byte {
-	if e.IsNumbered() {
-		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.At(e.Concept))
+	if e.HasConceptNumber() {
+		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.ConceptAt(e.Concept))
 	}
-	table, row := d.Row(e.Listed)
+	table, row := d.Row(e.Row)
 	return table.Texts.At(table.Code[row])
 }
 
-// Coded returns the code, display and flags of an entry.
-func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
-	if !e.IsNumbered() || e.Listed != 0 {
+// CodeAndDisplay returns the code, display and flags of an entry.
+func (d *Set) CodeAndDisplay(e Entry) (code, display []byte, flags codesystem.Flags) {
+	if !e.HasConceptNumber() || e.Row != 0 {
 		return d.Code(e), d.Display(e), d.Flags(e)
 	}
-	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
+	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.ConceptAt(e.Concept))
 }
 
 // Display returns the display from the value set, otherwise from the code system, otherwise nil.
 func (d *Set) Display(e Entry) []byte {
-	if own := d.ownDisplay(e); len(own) > 0 || !e.IsKnown() {
+	if own := d.listedDisplay(e); len(own) > 0 || !e.HasConcept() {
 		return own
 	}
-	_, display, _ := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(d.Locate(e).At)
+	_, display, _ := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(d.Locate(e).LocatedConcept)
 	return display
 }
 
-// ownDisplay returns the display that the value set lists for an entry, or nil.
-func (d *Set) ownDisplay(e Entry) []byte {
+// listedDisplay returns the display that the value set lists for an entry, or nil.
+func (d *Set) listedDisplay(e Entry) []byte {
 	if e.ListedRow() == 0 {
 		return nil
 	}
-	table, row := d.Row(e.Listed)
+	table, row := d.Row(e.Row)
 	return table.Texts.At(table.display[row])
 }
 
@@ -94,10 +94,10 @@ func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 // FlagsOf is like [Set.Flags], but for a located entry.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	flags := d.storedFlags(e.Entry)
-	if !e.IsKnown() {
+	if !e.HasConcept() {
 		return flags
 	}
-	_, _, known := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(e.At)
+	_, _, known := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(e.LocatedConcept)
 	return known | flags
 }
 
@@ -106,41 +106,41 @@ func (d *Set) storedFlags(e Entry) codesystem.Flags {
 	if e.ListedRow() == 0 {
 		return 0
 	}
-	table, _ := d.Row(e.Listed)
-	return table.flags[e.Listed]
+	table, _ := d.Row(e.Row)
+	return table.flags[e.Row]
 }
 
 // SystemOf returns the index of an entry's code system in SystemTable.List.
 func (d *Set) SystemOf(e Entry) uint32 {
-	if e.IsKnown() {
-		return d.Systems.CodeSystems[e.CodeSystem].system
+	if e.HasConcept() {
+		return d.Systems.CodeSystems[e.CodeSystem].systemIndex
 	}
-	table, row := d.Row(e.Listed)
+	table, row := d.Row(e.Row)
 	return table.system[row]
 }
 
-// DeprecatedIn reports whether the value set marks a listed concept as deprecated.
-func (d *Set) DeprecatedIn(e Entry) bool {
+// IsMarkedDeprecated reports whether the value set marks a listed concept as deprecated.
+func (d *Set) IsMarkedDeprecated(e Entry) bool {
 	if e.ListedRow() == 0 {
 		return false
 	}
-	table, _ := d.Row(e.Listed)
-	return slices.ContainsFunc(table.ExtensionsOf(e.Listed), func(x codesystem.ExtensionRow) bool {
+	table, _ := d.Row(e.Row)
+	return slices.ContainsFunc(table.ExtensionsOf(e.Row), func(x codesystem.ExtensionRow) bool {
 		value := table.Texts.At(x.Value)
 		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
 			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`))
 	})
 }
 
-// ShownTexts appends the displays and designations of an entry: the value set's own display, the texts of the code
+// AppendTexts appends the displays and designations of an entry: the value set's own display, the texts of the code
 // system and its supplements, and the value set's own designations.
-func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string, supplements []Supplement) []codesystem.Text {
-	if !e.IsKnown() {
-		return d.ownDesignations(d.ownDisplayText(dst, e.Entry, language), e.Entry)
+func (d *Set) AppendTexts(dst []codesystem.Text, e LocatedEntry, language string, supplements []Supplement) []codesystem.Text {
+	if !e.HasConcept() {
+		return d.appendListedDesignations(d.appendListedDisplay(dst, e.Entry, language), e.Entry)
 	}
 	own := d.Systems.CodeSystems[e.CodeSystem]
-	dst = d.ownDisplayText(dst, e.Entry, cmp.Or(language, own.Language))
-	for cs, concept := range d.Described(e, supplements) {
+	dst = d.appendListedDisplay(dst, e.Entry, cmp.Or(language, own.Language))
+	for cs, concept := range d.DescribingSystems(e, supplements) {
 		from := len(dst)
 		dst = cs.Concepts.AppendTexts(dst, concept)
 		for i := range dst[from:] {
@@ -149,23 +149,23 @@ func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string,
 			}
 		}
 	}
-	return d.ownDesignations(dst, e.Entry)
+	return d.appendListedDesignations(dst, e.Entry)
 }
 
-// AppendCommonName appends the display from the value set of common codes for a concept of a grammar. Example: UCUM's
+// AppendCommonDisplay appends the display from the value set of common codes for a concept of a grammar. Example: UCUM's
 // own display of mg/dL is mg/dL, the value set has milligram per deciliter. spend charges for each compared row.
-func (d *Set) AppendCommonName(dst []codesystem.Text, e LocatedEntry, spend func(int) error) ([]codesystem.Text, error) {
+func (d *Set) AppendCommonDisplay(dst []codesystem.Text, e LocatedEntry, spend func(int) error) ([]codesystem.Text, error) {
 	cs := d.Systems.CodeSystems[e.CodeSystem]
-	vs, ok := d.ValueSets.Find(cs.Common)
+	vs, ok := d.ValueSets.Find(cs.CommonCodes)
 	if !ok || cs.Concepts.List != nil {
 		return dst, nil
 	}
-	code := cs.Concepts.Code(e.At)
+	code := cs.Concepts.Code(e.LocatedConcept)
 	for _, set := range vs.Include {
 		if set.System != cs.URL {
 			continue
 		}
-		if err := spend(int(set.Last - set.First)); err != nil {
+		if err := spend(int(set.EndRow - set.FirstRow)); err != nil {
 			return nil, err
 		}
 		if name := d.displayIn(&set, code); len(name) > 0 && !hasText(dst, name) {
@@ -177,7 +177,7 @@ func (d *Set) AppendCommonName(dst []codesystem.Text, e LocatedEntry, spend func
 
 // displayIn returns the display that an include lists for a code, or nil.
 func (d *Set) displayIn(set *ConceptSet, code []byte) []byte {
-	for row := set.First; row < set.Last; row++ {
+	for row := set.FirstRow; row < set.EndRow; row++ {
 		if table, at := d.Row(row); bytes.Equal(table.Texts.At(table.Code[at]), code) {
 			return table.Texts.At(table.display[at])
 		}
@@ -189,18 +189,18 @@ func hasText(texts []codesystem.Text, value []byte) bool {
 	return slices.ContainsFunc(texts, func(t codesystem.Text) bool { return bytes.Equal(t.Value, value) })
 }
 
-// Described yields the code system of an entry and each supplement that contains its concept, with the concept in each.
-func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
+// DescribingSystems yields the code system of an entry and each supplement that contains its concept, with the concept in each.
+func (d *Set) DescribingSystems(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
 	return func(yield func(*CodeSystem, codesystem.Concept) bool) {
-		if !e.IsKnown() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.At) {
+		if !e.HasConcept() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.LocatedConcept) {
 			return
 		}
-		code := d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(e.At)
+		code := d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(e.LocatedConcept)
 		for _, s := range supplements {
-			if s.Of != e.CodeSystem {
+			if s.CodeSystem != e.CodeSystem {
 				continue
 			}
-			by := d.Systems.CodeSystems[s.By]
+			by := d.Systems.CodeSystems[s.Supplement]
 			if concept, ok := by.Concepts.Locate(code); ok && !yield(by, concept) {
 				return
 			}
@@ -208,21 +208,21 @@ func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*Cod
 	}
 }
 
-// ownDisplayText appends the value set's own display of an entry, if present.
-func (d *Set) ownDisplayText(dst []codesystem.Text, e Entry, language string) []codesystem.Text {
-	if display := d.ownDisplay(e); len(display) > 0 {
-		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, IsFromValueSet: true})
+// appendListedDisplay appends the value set's own display of an entry, if present.
+func (d *Set) appendListedDisplay(dst []codesystem.Text, e Entry, language string) []codesystem.Text {
+	if display := d.listedDisplay(e); len(display) > 0 {
+		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, IsDisplay: true, IsFromValueSet: true})
 	}
 	return dst
 }
 
-// ownDesignations appends the value set's own designations of an entry.
-func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text {
+// appendListedDesignations appends the value set's own designations of an entry.
+func (d *Set) appendListedDesignations(dst []codesystem.Text, e Entry) []codesystem.Text {
 	if e.ListedRow() == 0 {
 		return dst
 	}
-	table, _ := d.Row(e.Listed)
-	for _, d := range table.designationsOf(e.Listed) {
+	table, _ := d.Row(e.Row)
+	for _, d := range table.designationsOf(e.Row) {
 		dst = append(dst, codesystem.Text{
 			Language: table.Languages[d.Language], Use: table.Uses[d.Use], IsFromValueSet: true,
 			Value: table.Texts.At(d.Value), Extension: table.Texts.At(d.Extension),
@@ -243,5 +243,5 @@ type Language struct {
 // Preferred returns the display languages for a value set from the first source present: the request parameter, the
 // value set's own parameter, the header, the value set's language.
 func (l *Language) Preferred(vs *ValueSet) string {
-	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.Language)
+	return cmp.Or(l.Display, vs.defaultParameter("displayLanguage"), l.Accept, vs.Language)
 }

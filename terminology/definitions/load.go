@@ -33,27 +33,27 @@ import (
 // Load reads all definitions. It returns an error if a pattern matches nothing, or if a file cannot be read completely.
 func Load(ctx context.Context, o Options) (l *Set, err error) {
 	o.SetDefaults()
-	l = newLibrary(o)
+	l = newSet(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codes.table.Memory.Release() // memory of an incomplete code system
+	defer loader.codeSystem.table.Memory.Release() // memory of an incomplete code system
 	if l.Usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}
-	sources, err := loader.builtIn(ctx)
+	sources, err := loader.loadBuiltIn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, pattern := range o.Definitions {
-		files, err := Sources(pattern)
+		files, err := FindFiles(pattern)
 		if err != nil {
 			return nil, err
 		}
 		if len(files) == 0 {
-			o.Logger.WarnContext(ctx, "no definitions in the folder", slog.String("folder", pattern), slog.String("looked_for", strings.Join(extensions, " ")))
+			o.Logger.WarnContext(ctx, "no definitions in the folder", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions, " ")))
 		}
 		for _, file := range files {
-			if err := loader.file(ctx, file); err != nil {
+			if err := loader.loadFile(ctx, file); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
@@ -73,11 +73,11 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range d.Systems.CodeSystems {
-		if !cs.builtIn && cs.Concepts.Search != nil && cs.Concepts.Len() >= textindex.Large && ctx.Err() == nil {
-			x := cs.Concepts.Search.SearchIndex("")
+		if !cs.isBuiltIn && cs.Concepts.Searchable != nil && cs.Concepts.Len() >= textindex.LargeCorpusSize && ctx.Err() == nil {
+			x := cs.Concepts.Searchable.SearchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.Canonical()),
-				slog.Int("words", x.Words()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.InUse()))
+				slog.Int("words", x.Words()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.BytesInUse()))
 		}
 	}
 	if built {
@@ -120,10 +120,10 @@ type Options struct {
 	// MaxImportDepth is the maximum nesting of value set imports. Default: 32.
 	MaxImportDepth int
 
-	// MaxGathered is the maximum cost of one request, in codes visited across all its value sets, codings and validations:
+	// MaxVisitedCodes is the maximum cost of one request, in codes visited across all its value sets, codings and validations:
 	// codes of includes and imports, values that filters examine (for a regex, each state per two bytes), and texts that
 	// are compared or searched. Default: 20,000,000, which takes about a second.
-	MaxGathered int
+	MaxVisitedCodes int
 
 	// MaxRegexStates is the maximum number of automaton states for a regex in a filter: about one per character,
 	// multiplied by surrounding repetitions ({n,m}). Default: 1000.
@@ -155,24 +155,24 @@ type Options struct {
 // SetDefaults replaces zero values with their defaults.
 func (o *Options) SetDefaults() {
 	o.MaxImportDepth = cmp.Or(o.MaxImportDepth, 32)
-	o.MaxGathered = cmp.Or(o.MaxGathered, 20_000_000)
+	o.MaxVisitedCodes = cmp.Or(o.MaxVisitedCodes, 20_000_000)
 	o.MaxRegexStates = cmp.Or(o.MaxRegexStates, 1000)
 	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
 	o.MaxPackage = cmp.Or(o.MaxPackage, 2<<30)
 	o.MaxCachedEntries = cmp.Or(o.MaxCachedEntries, 1_000_000)
-	o.Logger = cmp.Or(o.Logger, NoLog)
+	o.Logger = cmp.Or(o.Logger, DiscardLogger)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 }
 
-// NoLog discards all records. It is the default logger.
-var NoLog = slog.New(slog.DiscardHandler)
+// DiscardLogger discards all records. It is the default logger.
+var DiscardLogger = slog.New(slog.DiscardHandler)
 
-var extensions = []string{".json", ".xml", ".tgz"}
+var fileExtensions = []string{".json", ".xml", ".tgz"}
 
-// Sources returns the files that a path or pattern matches, in lexical order. A folder without definitions yields none.
-func Sources(pattern string) ([]string, error) {
+// FindFiles returns the files that a path or pattern matches, in lexical order. A folder without definitions yields none.
+func FindFiles(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("definitions %s: %w", pattern, err)
@@ -185,7 +185,7 @@ func Sources(pattern string) ([]string, error) {
 	}
 	var files []string
 	for _, match := range matches {
-		found, err := filesIn(match)
+		found, err := listFiles(match)
 		if err != nil {
 			return nil, fmt.Errorf("definitions %s: %w", pattern, err)
 		}
@@ -194,9 +194,9 @@ func Sources(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// filesIn returns the given file, or the definition files in a folder and its subfolders. It skips hidden files. In an
+// listFiles returns the given file, or the definition files in a folder and its subfolders. It skips hidden files. In an
 // unpacked FHIR package (a folder with package.json) it also skips package.json and the folders without definitions.
-func filesIn(name string) ([]string, error) {
+func listFiles(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
 		return []string{name}, err
@@ -207,12 +207,12 @@ func filesIn(name string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || isBeside(file)):
+		case entry.IsDir() && (hidden || isAuxiliaryFolder(file)):
 			return fs.SkipDir
-		case entry.IsDir() || hidden || entry.Name() == manifest:
+		case entry.IsDir() || hidden || entry.Name() == manifestName:
 			return nil
 		}
-		if slices.Contains(extensions, filepath.Ext(file)) {
+		if slices.Contains(fileExtensions, filepath.Ext(file)) {
 			files = append(files, file)
 		}
 		return nil
@@ -220,20 +220,20 @@ func filesIn(name string) ([]string, error) {
 	return files, err
 }
 
-// isBeside reports whether a folder of a FHIR package contains no definitions of the package (FHIR NPM Package
+// isAuxiliaryFolder reports whether a folder of a FHIR package contains no definitions of the package (FHIR NPM Package
 // Specification, Package layout).
-func isBeside(folder string) bool {
+func isAuxiliaryFolder(folder string) bool {
 	if !slices.Contains([]string{"doc", "example", "examples", "openapi", "other", "rdf", "test", "tests", "xml"}, filepath.Base(folder)) {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(filepath.Dir(folder), manifest))
+	_, err := os.Stat(filepath.Join(filepath.Dir(folder), manifestName))
 	return err == nil
 }
 
-// manifest is the file that describes a FHIR package.
-const manifest = "package.json"
+// manifestName is the file that describes a FHIR package.
+const manifestName = "package.json"
 
-func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
+func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -242,49 +242,49 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	src := io.Reader(f)
 	if info, err := f.Stat(); err == nil && l.options != nil {
 		p := newProgress(ctx, f, name, info.Size(), l.options)
-		defer p.end()
+		defer p.clearBar()
 		src = p
-		l.codes.table.Size = info.Size()
+		l.codeSystem.table.Size = info.Size()
 	}
 	switch filepath.Ext(name) {
 	case ".json":
-		return l.resources(ctx, src, fhirjson.NewOverhead(maxShortInFile))
+		return l.readResources(ctx, src, fhirjson.NewOverhead(maxFileOverhead))
 	case ".xml":
-		return l.xmlResource(ctx, src)
+		return l.loadXML(ctx, src)
 	case ".tgz":
-		return l.fhirPackage(ctx, src)
+		return l.loadPackage(ctx, src)
 	default:
-		return errors.New("none of " + strings.Join(extensions, ", "))
+		return errors.New("none of " + strings.Join(fileExtensions, ", "))
 	}
 }
 
 // maxXML is the maximum size of an XML resource in bytes. XML is read into memory; JSON is streamed.
 const maxXML = 128 << 20
 
-func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
+func (l *resourceLoader) loadXML(ctx context.Context, src io.Reader) error {
 	document, err := io.ReadAll(io.LimitReader(src, maxXML+1))
 	if err != nil {
 		return err
 	}
 	if len(document) > maxXML {
-		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", fhirjson.SizeText(maxXML))
+		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", fhirjson.FormatSize(maxXML))
 	}
 	resource, err := negotiation.AppendJSON(nil, document)
 	if err != nil {
 		return err
 	}
-	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewOverhead(maxShortInFile))
+	return l.readResources(ctx, bytes.NewReader(resource), fhirjson.NewOverhead(maxFileOverhead))
 }
 
-// fhirPackage loads a FHIR package: a gzipped tar file with resources in the folder package. Other folders are skipped.
-func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
-	packed := &counted{src: src}
+// loadPackage loads a FHIR package: a gzipped tar file with resources in the folder package. Other folders are skipped.
+func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
+	packed := &countingReader{src: src}
 	gunzip, err := gzip.NewReader(packed)
 	if err != nil {
 		return fmt.Errorf("gzip: %w", err)
 	}
-	unzipped := &unpacked{counted: counted{src: gunzip}, packed: packed, most: l.options.MaxPackage}
-	archive, short := tar.NewReader(unzipped), fhirjson.NewOverhead(maxShortInFile)
+	unzipped := &unpackedReader{countingReader: countingReader{src: gunzip}, packed: packed, max: l.options.MaxPackage}
+	archive, short := tar.NewReader(unzipped), fhirjson.NewOverhead(maxFileOverhead)
 	found := false
 	for {
 		header, err := archive.Next()
@@ -299,10 +299,10 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		}
 		found = true
 		if header.Size > l.options.MaxPackage {
-			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxPackage})
+			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{Subject: "the file", Max: l.options.MaxPackage})
 		}
-		l.codes.table.Size = header.Size
-		if err := l.resources(ctx, archive, short); err != nil {
+		l.codeSystem.table.Size = header.Size
+		if err := l.readResources(ctx, archive, short); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
@@ -319,52 +319,52 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 // isDefinition reports whether a file of a package is a definition.
 func isDefinition(name string) bool {
 	folder, file := path.Split(path.Clean(name))
-	return folder == "package/" && path.Ext(file) == ".json" && file != manifest && !strings.HasPrefix(file, ".")
+	return folder == "package/" && path.Ext(file) == ".json" && file != manifestName && !strings.HasPrefix(file, ".")
 }
 
-// Sizes in bytes of JSON below which a value counts as short: shortPart for elements of concept maps and includes of
-// value sets, which use more memory than their JSON; shortDefinition for definitions.
+// Sizes in bytes of JSON below which a value counts as short: smallPartSize for elements of concept maps and includes of
+// value sets, which use more memory than their JSON; smallDefinitionSize for definitions.
 const (
-	shortPart       = 160
-	shortDefinition = 1024
+	smallPartSize       = 160
+	smallDefinitionSize = 1024
 )
 
-const maxShortInFile = 64 << 20
+const maxFileOverhead = 64 << 20
 
-// counted counts the bytes read from a source.
-type counted struct {
+// countingReader counts the bytes read from a source.
+type countingReader struct {
 	src io.Reader
 	n   int64
 }
 
 // Read implements [io.Reader].
-func (c *counted) Read(b []byte) (int, error) {
+func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.src.Read(b)
 	c.n += int64(n)
 	return n, err
 }
 
-// unpacked reads the content of a package. It returns an error if the content is too large in total or relative to the
+// unpackedReader reads the content of a package. It returns an error if the content is too large in total or relative to the
 // package. Definitions compress by a factor of 10 to 30; a factor of 1000 indicates a decompression bomb.
-type unpacked struct {
-	counted
-	packed *counted
-	most   int64
+type unpackedReader struct {
+	countingReader
+	packed *countingReader
+	max    int64
 }
 
-// maxRatio is the maximum ratio of unpacked to packed size, enforced above anyRatio unpacked bytes.
+// maxRatio is the maximum ratio of unpacked to packed size, enforced above minRatioSize unpacked bytes.
 const (
-	maxRatio = 50
-	anyRatio = 16 << 20
+	maxRatio     = 50
+	minRatioSize = 16 << 20
 )
 
 // Read implements [io.Reader].
-func (u *unpacked) Read(b []byte) (int, error) {
-	n, err := u.counted.Read(b)
+func (u *unpackedReader) Read(b []byte) (int, error) {
+	n, err := u.countingReader.Read(b)
 	switch {
-	case u.n > u.most:
-		return 0, &fhirjson.TooLargeError{What: "what the package unpacks to", Most: u.most}
-	case u.n > anyRatio && u.n > maxRatio*u.packed.n:
+	case u.n > u.max:
+		return 0, &fhirjson.TooLargeError{Subject: "what the package unpacks to", Max: u.max}
+	case u.n > minRatioSize && u.n > maxRatio*u.packed.n:
 		return 0, fmt.Errorf("the package unpacks to more than %d times its size: no package of definitions does; unpack it into a folder if it is to be read all the same", maxRatio)
 	}
 	return n, err
@@ -377,8 +377,8 @@ func (u *unpacked) Read(b []byte) (int, error) {
 //go:embed core/r4.ndjson.zst
 var coreDefinitions []byte
 
-// packed reads embedded resources; nil data contains none.
-func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
+// loadEmbedded reads embedded resources; nil data contains none.
+func (l *resourceLoader) loadEmbedded(ctx context.Context, data []byte) error {
 	if data == nil {
 		return nil
 	}
@@ -387,7 +387,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		if err != nil {
 			return fmt.Errorf("zstd: %w", err)
 		}
-		return l.resources(ctx, bytes.NewReader(text), fhirjson.NewOverhead(maxShortInFile))
+		return l.readResources(ctx, bytes.NewReader(text), fhirjson.NewOverhead(maxFileOverhead))
 	}
 	// One goroutine and a small window save memory and CPU for the other work during startup.
 	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
@@ -395,7 +395,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	return l.resources(ctx, src, fhirjson.NewOverhead(maxShortInFile))
+	return l.readResources(ctx, src, fhirjson.NewOverhead(maxFileOverhead))
 }
 
 // Terminal returns a writer for Options.Terminal, or nil if the file is not a terminal.
@@ -408,64 +408,64 @@ func Terminal(f *os.File) io.Writer {
 }
 
 const (
-	logEvery  = 5 * time.Second        // interval between log records
-	drawEvery = 100 * time.Millisecond // interval between redraws of the bar
-	lookEvery = 1 << 20                // bytes between clock readings
+	logInterval     = 5 * time.Second        // interval between log records
+	drawInterval    = 100 * time.Millisecond // interval between redraws of the bar
+	clockCheckBytes = 1 << 20                // bytes between clock readings
 )
 
 // progress reports the loading progress of a file in the log and as a bar on a terminal. Files that load quickly are
 // not reported.
 type progress struct {
-	ctx      context.Context
-	src      io.Reader
-	file     string
-	size     int64
-	options  *Options
-	read     int64
-	looked   int64 // value of read at the last clock reading
-	logged   time.Time
-	drawn    time.Time
-	barDrawn bool
+	ctx              context.Context
+	src              io.Reader
+	file             string
+	size             int64
+	options          *Options
+	read             int64
+	readAtClockCheck int64 // value of read at the last clock reading
+	lastLogged       time.Time
+	lastDrawn        time.Time
+	barDrawn         bool
 }
 
 func newProgress(ctx context.Context, src io.Reader, file string, size int64, o *Options) *progress {
 	now := o.Now()
-	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, logged: now, drawn: now}
+	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, lastLogged: now, lastDrawn: now}
 }
 
 // Read implements [io.Reader] and periodically reports the progress.
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
-	if p.read += int64(n); p.read-p.looked >= lookEvery {
-		p.looked = p.read
-		p.tell(p.options.Now())
+	if p.read += int64(n); p.read-p.readAtClockCheck >= clockCheckBytes {
+		p.readAtClockCheck = p.read
+		p.report(p.options.Now())
 	}
 	return n, err
 }
 
-func (p *progress) tell(now time.Time) {
-	if now.Sub(p.logged) >= logEvery {
-		p.logged = now
+func (p *progress) report(now time.Time) {
+	if now.Sub(p.lastLogged) >= logInterval {
+		p.lastLogged = now
 		p.options.Logger.InfoContext(p.ctx, "loading definitions", slog.String("file", p.file),
 			slog.Int64("percent", p.percent()), slog.Int64("bytes", p.read), slog.Int64("of", p.size))
 	}
-	if p.options.Terminal != nil && now.Sub(p.drawn) >= drawEvery {
-		p.drawn, p.barDrawn = now, true
-		p.draw(p.bar())
+	if p.options.Terminal != nil && now.Sub(p.lastDrawn) >= drawInterval {
+		p.lastDrawn, p.barDrawn = now, true
+		p.draw(p.formatBar())
 	}
 }
 
 func (p *progress) percent() int64 { return min(100, 100*p.read/max(1, p.size)) }
 
-// bar returns a line that overwrites the previous bar.
-func (p *progress) bar() string {
+// formatBar returns a line that overwrites the previous bar.
+func (p *progress) formatBar() string {
 	const width = 40
 	full := int(p.percent()) * width / 100
 	return fmt.Sprintf("\r[%s%s] %3d %% %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.percent(), p.file)
 }
 
-// end removes the bar.
-func (p *progress) end() {
+// clearBar removes the bar.
+func (p *progress) clearBar() {
 	if p.barDrawn {
 		p.draw("\r\x1b[K")
 	}

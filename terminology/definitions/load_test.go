@@ -29,19 +29,19 @@ import (
 )
 
 func TestBrokenDefinitions(t *testing.T) {
-	whole := fixture.Package(t, "package/a.json", fixture.SystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
+	whole := fixture.Package(t, "package/a.json", fixture.SingleCodeSystem("http://x/a", "1", strings.Repeat("c", 4000)))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 1 // damages the checksum
 	tests := []struct {
 		name, file, content, reason string
 		is                          error
 	}{
-		{"truncated JSON", "x.json", fixture.SystemWith("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
-		{"truncated in a concept", "x.json", fixture.SystemWith("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
-		{"truncated second resource", "x.json", fixture.SystemWith("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
+		{"truncated JSON", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
+		{"truncated in a concept", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
+		{"truncated second resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
 		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
-		{"more after the resource", "x.json", fixture.SystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
-		{"empty", "x.json", " \n", "empty", errEmpty},
+		{"more after the resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `]`, "want an object", nil},
+		{"empty", "x.json", " \n", "empty", errNoResources},
 		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
 		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},
 		{"number for a string", "x.json", `{"resourceType":"ValueSet","url":7}`, "/url: want a string, found a number", nil},
@@ -74,7 +74,7 @@ func TestBrokenDefinitions(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			fixture.WantText(t, err.Error(), name, test.reason)
+			fixture.WantContains(t, err.Error(), name, test.reason)
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("%v does not wrap %v", err, test.is)
 			}
@@ -89,7 +89,7 @@ func TestSourceIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.IndexLarge(t.Context(), NoLog)
+	l.IndexLarge(t.Context(), DiscardLogger)
 	if got := l.Counts(); got != (Counts{}) {
 		t.Errorf("got %v", got)
 	}
@@ -135,7 +135,7 @@ func TestValueSetsOfSource(t *testing.T) {
 // value.
 func TestDefinitionBombs(t *testing.T) {
 	long := strings.Repeat("a", fhirjson.MaxString)
-	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
+	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxFileOverhead/(smallPartSize-4)*6/10) + `{}]}]}`
 	bundleOf := func(n int, resource string) string {
 		return `{"resourceType":"Bundle","entry":[` + fixture.Repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
 	}
@@ -155,12 +155,12 @@ func TestDefinitionBombs(t *testing.T) {
 		{name: "a package of what is not wanted", file: "x.tgz", content: string(fixture.Package(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
 		{name: "short elements in several files of a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
 		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"elements of a few bytes"}},
-		{name: "small definitions", file: "x.json", content: bundleOf(maxShortInFile/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
-		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
+		{name: "small definitions", file: "x.json", content: bundleOf(maxFileOverhead/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
+		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(maxFileOverhead/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
 		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + fixture.Repeat(maxLoadedVersions+1, func(i int) string {
 			return fmt.Sprintf(`{"resource":{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}}`, i)
 		}) + `]}`, want: []string{"http://x/b", "more than 1000 versions"}},
-		{name: "a package that was made for it", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
+		{name: "a package that was made for it", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", strings.Repeat(" ", minRatioSize+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +171,7 @@ func TestDefinitionBombs(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is loaded")
 			}
-			fixture.WantText(t, err.Error(), test.want...)
+			fixture.WantContains(t, err.Error(), test.want...)
 		})
 	}
 }
@@ -179,21 +179,21 @@ func TestDefinitionBombs(t *testing.T) {
 // TestLoadingEnds checks that cancellation stops the loading of a large resource.
 func TestLoadingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	l := newResourceLoader(emptyLibrary())
+	l := newResourceLoader(newEmptySet())
 	l.options = &Options{MaxValue: 1 << 20}
-	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
-	if err := l.resources(ctx, src, fhirjson.NewOverhead(fhirjson.MaxShort)); !errors.Is(err, context.Canceled) {
+	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &cancelingReader{cancel: cancel})
+	if err := l.readResources(ctx, src, fhirjson.NewOverhead(fhirjson.DefaultMaxOverhead)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// ending is an endless list of concepts that cancels the context after some reads.
-type ending struct {
+// cancelingReader is an endless list of concepts that cancels the context after some reads.
+type cancelingReader struct {
 	cancel context.CancelFunc
 	reads  int
 }
 
-func (e *ending) Read(b []byte) (int, error) {
+func (e *cancelingReader) Read(b []byte) (int, error) {
 	if e.reads++; e.reads == 3 {
 		e.cancel()
 	}
@@ -222,12 +222,12 @@ func TestProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.end()
-	fixture.WantText(t, log.String(), "loading definitions", "file=big.json", "percent=25", "percent=100")
+	p.clearBar()
+	fixture.WantContains(t, log.String(), "loading definitions", "file=big.json", "percent=25", "percent=100")
 	if n := strings.Count(log.String(), "\n"); n != 4 {
 		t.Errorf("%d lines in 20 s, want one every five seconds:\n%s", n, log.String())
 	}
-	fixture.WantText(t, terminal.String(), "\r[====================                    ]  50 % big.json", " 100 % big.json\r\x1b[K")
+	fixture.WantContains(t, terminal.String(), "\r[====================                    ]  50 % big.json", " 100 % big.json\r\x1b[K")
 }
 
 func TestProgressOfSmallFiles(t *testing.T) {
@@ -295,16 +295,16 @@ func TestCoreBindings(t *testing.T) {
 	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to value sets outside HL7.
 	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
 	missing := 0
-	for context, valueSet := range l.ValueSets.bindings.own {
-		if _, ok := l.AnyValueSet(valueSet, ""); !ok {
+	for context, valueSet := range l.ValueSets.bindings.values {
+		if _, ok := l.ResolveValueSet(valueSet, ""); !ok {
 			missing++
 			if !elsewhere.MatchString(context) {
 				t.Errorf("%s: %s is not here", context, valueSet)
 			}
 		}
 	}
-	if len(l.ValueSets.bindings.own) < 1000 || missing > 20 {
-		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.ValueSets.bindings.own), missing)
+	if len(l.ValueSets.bindings.values) < 1000 || missing > 20 {
+		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.ValueSets.bindings.values), missing)
 	}
 }
 
@@ -312,17 +312,17 @@ func TestCoreBindings(t *testing.T) {
 // when the Set becomes unreachable.
 func TestMemoryOfLarge(t *testing.T) {
 	resource := fixture.LargeCodeSystem()
-	before := offheap.InUse()
+	before := offheap.BytesInUse()
 	large := setOf(t, resource)
-	if fixture.LeavesHeap() && offheap.InUse()-before < 4<<20 {
+	if fixture.SupportsOffHeap() && offheap.BytesInUse()-before < 4<<20 {
 		t.Error("all is on the heap")
 	}
-	small, err := emptyLibrary().With()
+	small, err := newEmptySet().WithResources()
 	if err != nil {
 		t.Fatal(err)
 	}
 	loader := newResourceLoader(small) // loader for a request
-	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
+	if err := loader.readResource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
 	a, b := large.Systems.CodeSystems[0].Concepts, small.Systems.CodeSystems[0].Concepts
@@ -335,7 +335,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if got, _ := a.Locate([]byte("c5999")); got.Number != 5999 {
 		t.Errorf("got concept %d, want 5999", got.Number)
 	}
-	x, y := a.Search.SearchIndex(""), b.Search.SearchIndex("")
+	x, y := a.Searchable.SearchIndex(""), b.Searchable.SearchIndex("")
 	if !sameArrays(reflect.ValueOf(x).Elem(), reflect.ValueOf(y).Elem()) {
 		t.Error("not the same index")
 	}
@@ -343,20 +343,20 @@ func TestMemoryOfLarge(t *testing.T) {
 }
 
 // Set.Use keeps the Set reachable while its texts are read.
-func TestUseHoldsLibrary(t *testing.T) {
+func TestUseRetainsSet(t *testing.T) {
 	read := func(l *Set, f func(code []byte)) {
-		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
+		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.ConceptAt(5999))) })
 	}
 	held := setOf(t, fixture.LargeCodeSystem())
-	before := fixture.UsedOffHeap()
+	before := fixture.OffHeapBytes()
 	read(held, func(code []byte) {
 		held = nil
-		fixture.WantHeld(t, before)
+		fixture.WantOffHeapInUse(t, before)
 		if string(code) != "c5999" {
 			t.Errorf("got %s", code)
 		}
 	})
-	fixture.WantGivenBack(t, before)
+	fixture.WantOffHeapReleased(t, before)
 }
 
 // TestBrokenLargeFile checks that the memory of a truncated large file is released.
@@ -369,16 +369,16 @@ func TestBrokenLargeFile(t *testing.T) {
 		fmt.Fprintf(&text, concept, i)
 	}
 	fixture.WriteFile(t, file, []byte(text.String()))
-	l := newResourceLoader(emptyLibrary())
+	l := newResourceLoader(newEmptySet())
 	l.options = &Options{}
 	l.options.SetDefaults()
-	if err := l.file(t.Context(), file); err == nil {
+	if err := l.loadFile(t.Context(), file); err == nil {
 		t.Fatal("a broken file was read")
 	}
-	if n := l.codes.table.Memory.Regions(); n > 1 {
+	if n := l.codeSystem.table.Memory.Regions(); n > 1 {
 		t.Errorf("%d regions, want one at most", n)
 	}
-	l.codes.table.Memory.Release()
+	l.codeSystem.table.Memory.Release()
 }
 
 // sameArrays reports whether two values, or the structs of arrays in them, contain the same numbers.

@@ -18,21 +18,21 @@ import (
 
 // Set is an immutable set of definitions, created by [Load]. It is safe for concurrent use.
 type Set struct {
-	Systems       SystemTable   // code systems
-	ValueSets     valueSetTable // value sets
-	Maps          MapTable      // concept maps
-	Base          *Set          // of an overlay: the underlying Set
-	Loaded        time.Time     // time of loading
-	RequestDigest RequestDigest // of an overlay for a request: digest of its resources
-	Bounds        bounds        // limits on the cost of operations
-	Usage         Usage         // usage weights of codes
-	rows          listed        // concepts that value sets enumerate
-	synonyms      *textindex.Synonyms
-	brought       int // number of definitions sent with a request, including contained ones
+	Systems            SystemTable    // code systems
+	ValueSets          valueSetTable  // value sets
+	Maps               MapTable       // concept maps
+	Base               *Set           // of an overlay: the underlying Set
+	Loaded             time.Time      // time of loading
+	RequestDigest      RequestDigest  // of an overlay for a request: digest of its resources
+	Bounds             bounds         // limits on the cost of operations
+	Usage              Usage          // usage weights of codes
+	rows               listedConcepts // concepts that value sets enumerate
+	synonyms           *textindex.Synonyms
+	requestDefinitions int // number of definitions sent with a request, including contained ones
 }
 
 // bounds contains the limits on the cost of one operation. See [Options].
-type bounds struct{ ImportDepth, Gathered, RegexStates int }
+type bounds struct{ ImportDepth, VisitedCodes, RegexStates int }
 
 // Synonyms returns the synonyms of [Options.Synonyms], or nil.
 func (d *Set) Synonyms() *textindex.Synonyms { return d.synonyms }
@@ -52,15 +52,15 @@ type RequestDigest struct {
 	bytes  int
 }
 
-func (s RequestDigest) with(resource []byte) RequestDigest {
+func (s RequestDigest) extend(resource []byte) RequestDigest {
 	digest := sha256.Sum256(resource)
 	return RequestDigest{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
 }
 
-// Key returns a cache key for the resources followed by others, or "" without any resources.
-func (s RequestDigest) Key(others ...jsontext.Value) string {
-	for _, resource := range others {
-		s = s.with(resource)
+// CacheKey returns a cache key for the resources followed by others, or "" without any resources.
+func (s RequestDigest) CacheKey(other ...jsontext.Value) string {
+	for _, resource := range other {
+		s = s.extend(resource)
 	}
 	if s.bytes == 0 {
 		return ""
@@ -70,7 +70,7 @@ func (s RequestDigest) Key(others ...jsontext.Value) string {
 
 // OverlaySize estimates the memory of a request's overlays in bytes; 0 without overlays.
 func OverlaySize(d *Set) (size int) {
-	for size = memoryPerByte * d.RequestDigest.bytes; d != nil && d.OfRequest(); d = d.Base {
+	for size = memoryPerByte * d.RequestDigest.bytes; d != nil && d.IsRequestOverlay(); d = d.Base {
 		size += int(unsafe.Sizeof(System{}))*len(d.Systems.List) + 8*len(d.Systems.CodeSystems)
 	}
 	return size
@@ -96,7 +96,7 @@ type Counts struct {
 func (d *Set) Counts() Counts {
 	c := Counts{ValueSets: len(d.ValueSets.List), Replaced: d.Systems.replaced + d.ValueSets.replaced}
 	for index, cs := range d.Systems.CodeSystems {
-		if !d.Systems.IsContained(uint32(index)) && !cs.builtIn {
+		if !d.Systems.IsContained(uint32(index)) && !cs.isBuiltIn {
 			c.CodeSystems++
 			c.Concepts += cs.Concepts.Len()
 		}
@@ -109,71 +109,71 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d code systems, %d concepts, %d value sets", c.CodeSystems, c.Concepts, c.ValueSets)
 }
 
-// newLibrary returns an empty Set with the limits of the options.
-func newLibrary(o Options) *Set {
-	l := emptyLibrary()
+// newSet returns an empty Set with the limits of the options.
+func newSet(o Options) *Set {
+	l := newEmptySet()
 	l.Loaded = o.Now().UTC().Truncate(time.Second)
-	l.Bounds = bounds{ImportDepth: o.MaxImportDepth, Gathered: o.MaxGathered, RegexStates: o.MaxRegexStates}
+	l.Bounds = bounds{ImportDepth: o.MaxImportDepth, VisitedCodes: o.MaxVisitedCodes, RegexStates: o.MaxRegexStates}
 	return l
 }
 
-// emptyLibrary returns an empty Set.
-func emptyLibrary() *Set {
-	return &Set{rows: newListed(0), Maps: MapTable{Lists: make([][]*ConceptMap, 1)}}
+// newEmptySet returns an empty Set.
+func newEmptySet() *Set {
+	return &Set{rows: newListedConcepts(0), Maps: MapTable{Layers: make([][]*ConceptMap, 1)}}
 }
 
 // Maximum number of definitions in a request (including those in Bundles and contained ones), and of versions of a code
 // system in requests and files. Adding a version compares it with all others.
 const (
-	maxBrought         = 10_000
-	maxBroughtVersions = 100
-	maxLoadedVersions  = 1000
+	maxRequestDefinitions = 10_000
+	maxRequestVersions    = 100
+	maxLoadedVersions     = 1000
 )
 
 func maxVersions(l *Set) int {
-	if l.brought > maxBroughtVersions {
-		return maxBroughtVersions
+	if l.requestDefinitions > maxRequestVersions {
+		return maxRequestVersions
 	}
 	return maxLoadedVersions
 }
 
-// bring counts a definition of a request and enforces the limit.
-func bring(l *Set) error {
-	if !l.OfRequest() {
+// countRequestDefinition counts a definition of a request and enforces the limit.
+func countRequestDefinition(l *Set) error {
+	if !l.IsRequestOverlay() {
 		return nil
 	}
-	if l.brought++; l.brought > maxBrought {
-		return fmt.Errorf("more than %d definitions", maxBrought)
+	if l.requestDefinitions++; l.requestDefinitions > maxRequestDefinitions {
+		return fmt.Errorf("more than %d definitions", maxRequestDefinitions)
 	}
 	return nil
 }
 
 // Overlay returns a Set on top of d to which definitions can be added without changing d. Added definitions take
 // precedence regardless of version, because a request that sends definitions refers to them.
-func (d *Set) Overlay() *Set { return over(d, false) }
+func (d *Set) Overlay() *Set { return newOverlay(d, false) }
 
-// over returns an overlay. Added definitions take precedence or, with beside, compete with those of d by version.
-func over(d *Set, beside bool) *Set {
+// newOverlay returns an overlay. Added definitions take precedence or, with beside, compete with those of d by version.
+func newOverlay(d *Set, competes bool) *Set {
 	return &Set{
-		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: d.Maps.over(beside),
-		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms,
-		brought: d.brought, RequestDigest: d.RequestDigest,
+		Systems: d.Systems.newOverlay(competes), ValueSets: d.ValueSets.newOverlay(competes), Maps: d.Maps.newOverlay(competes),
+		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListedConcepts(d.rows.nextRow()), synonyms: d.synonyms,
+		requestDefinitions: d.requestDefinitions, RequestDigest: d.RequestDigest,
 	}
 }
 
-// OfRequest reports whether the Set is an overlay for a request.
-func (d *Set) OfRequest() bool { return d.Systems.brought != nil }
+// IsRequestOverlay reports whether the Set is an overlay for a request.
+func (d *Set) IsRequestOverlay() bool { return d.Systems.fromRequest != nil }
 
-// With returns an overlay in which resources take precedence over d. It does not change d. It is cheap and intended for
+// WithResources returns an overlay in which resources take precedence over d. It does not change d. It is cheap and intended for
 // the few definitions of one request.
-func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
+func (d *Set) WithResources(resources ...jsontext.Value) (*Set, error) {
 	o := d.Overlay()
-	loader, short := newResourceLoader(o), fhirjson.NewOverhead(fhirjson.MaxShort)
+	loader, short := newResourceLoader(o), fhirjson.NewOverhead(fhirjson.DefaultMaxOverhead)
 	for _, resource := range resources {
-		o.RequestDigest = o.RequestDigest.with(resource)
-		r := fhirjson.ReaderOf(resource)
-		r.Counting(short)
-		if err := loader.resource(r); err != nil {
+		o.RequestDigest = o.RequestDigest.extend(resource)
+		r := fhirjson.NewValueReader(resource)
+		r.WithOverhead(short)
+		if err := loader.readResource(r); err != nil {
 			return nil, &outcome.Error{
 				Status: http.StatusBadRequest, Code: "structure", Err: err,
 				Text: fmt.Sprintf("a tx-resource cannot be read: %v", err),
@@ -186,86 +186,86 @@ func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 // Combine returns a Set with the given resources as if they had been loaded after d: the latest version wins, wherever
 // it is from. Unlike the overlay of a request it caches expansions. It does not change d.
 func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
-	o := over(d, true)
+	o := newOverlay(d, true)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
-		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {
+		if err := loader.readResource(fhirjson.NewValueReader(resource)); err != nil {
 			return nil, err
 		}
 	}
 	return o, nil
 }
 
-// Inline adds a value set of a request and returns it. The value set may lack a URL.
-func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
-	d.RequestDigest = d.RequestDigest.with(resource)
+// AddInline adds a value set of a request and returns it. The value set may lack a URL.
+func (d *Set) AddInline(resource jsontext.Value) (*ValueSet, error) {
+	d.RequestDigest = d.RequestDigest.extend(resource)
 	loader := newResourceLoader(d)
-	err := loader.resource(fhirjson.ReaderOf(resource))
+	err := loader.readResource(fhirjson.NewValueReader(resource))
 	if err != nil {
 		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("the value set cannot be read: %v", err)}
 	}
-	if loader.last == nil {
+	if loader.lastValueSet == nil {
 		return nil, outcome.BadRequest("invalid", "the parameter valueSet must be a ValueSet")
 	}
-	if loader.last.Key == "" {
-		loader.last.Key = "|" // no canonical has this form
+	if loader.lastValueSet.Key == "" {
+		loader.lastValueSet.Key = "|" // no canonical has this form
 	}
-	return loader.last, nil
+	return loader.lastValueSet, nil
 }
 
-// InlineConceptMap reads the parameter conceptMap. The concept map may lack a URL.
-func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
+// ParseConceptMap reads the parameter conceptMap. The concept map may lack a URL.
+func ParseConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {
 		return nil, outcome.BadRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
 	}
-	l := emptyLibrary()
+	l := newEmptySet()
 	if err == nil {
-		err = newResourceLoader(l).resource(fhirjson.ReaderOf(resource))
+		err = newResourceLoader(l).readResource(fhirjson.NewValueReader(resource))
 	}
 	if err != nil {
 		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
 	}
-	return l.Maps.Lists[0][0], nil
+	return l.Maps.Layers[0][0], nil
 }
 
 // layer maps names to values on top of a base layer that stays unchanged: values from a request or fetched values on
 // top of loaded ones.
 type layer[V any] struct {
-	own    map[string]V
-	base   *layer[V] // base layer; nil if none
-	beside bool      // whether added values compete with the values of base instead of hiding them
+	values   map[string]V
+	base     *layer[V] // base layer; nil if none
+	competes bool      // whether added values compete with the values of base instead of hiding them
 }
 
-// over returns an empty layer over this one.
-func (l *layer[V]) over(beside bool) layer[V] { return layer[V]{base: l, beside: beside} }
+// newOverlay returns an empty layer over this one.
+func (l *layer[V]) newOverlay(competes bool) layer[V] { return layer[V]{base: l, competes: competes} }
 
 func (l *layer[V]) put(name string, value V) {
-	if l.own == nil {
-		l.own = make(map[string]V)
+	if l.values == nil {
+		l.values = make(map[string]V)
 	}
-	l.own[name] = value
+	l.values[name] = value
 }
 
 // get returns the value of a name from the uppermost layer that has it.
 func (l *layer[V]) get(name string) (value V, ok bool) {
 	for at := l; at != nil && !ok; at = at.base {
-		value, ok = at.own[name]
+		value, ok = at.values[name]
 	}
 	return value, ok
 }
 
-// rival returns the value that a new value of the same name is compared with.
-func (l *layer[V]) rival(name string) (value V, ok bool) {
-	if l.beside {
+// competitor returns the value that a new value of the same name is compared with.
+func (l *layer[V]) competitor(name string) (value V, ok bool) {
+	if l.competes {
 		return l.get(name)
 	}
-	value, ok = l.own[name]
+	value, ok = l.values[name]
 	return value, ok
 }
 
-// identified is a pointer to a definition.
-type identified interface {
+// identifiable is a pointer to a definition.
+type identifiable interface {
 	comparable
 	identity() *Definition
 }
@@ -274,42 +274,44 @@ func (d *Definition) identity() *Definition { return d }
 
 // idTable indexes definitions of one type by ID, for reads, searches and instance operations. Packages reuse IDs for
 // different definitions and for several versions: hl7.terminology shares 208 IDs with R4.
-type idTable[D identified] struct{ layer[D] }
+type idTable[D identifiable] struct{ layer[D] }
 
-func (t *idTable[D]) over(beside bool) idTable[D] { return idTable[D]{t.layer.over(beside)} }
+func (t *idTable[D]) newOverlay(competes bool) idTable[D] {
+	return idTable[D]{t.layer.newOverlay(competes)}
+}
 
-// claim registers a definition by its ID. Among loaded definitions with the same ID, the last one loaded keeps it. The
+// register registers a definition by its ID. Among loaded definitions with the same ID, the last one loaded keeps it. The
 // others get an ID with a hash of their canonical, which does not depend on the order.
-func (t *idTable[D]) claim(d D) {
+func (t *idTable[D]) register(d D) {
 	id := d.identity().ID
 	if id == "" {
 		return
 	}
-	if old, taken := t.own[id]; taken && old != d && t.base == nil {
+	if old, taken := t.values[id]; taken && old != d && t.base == nil {
 		other := old.identity()
-		other.ID = t.unused(other)
+		other.ID = t.unusedID(other)
 		t.put(other.ID, old)
 	}
 	t.put(id, d)
 }
 
-// release removes a definition that was replaced.
-func (t *idTable[D]) release(d D) {
-	if id := d.identity().ID; t.own[id] == d {
-		delete(t.own, id)
+// unregister removes a definition that was replaced.
+func (t *idTable[D]) unregister(d D) {
+	if id := d.identity().ID; t.values[id] == d {
+		delete(t.values, id)
 	}
 }
 
 // maxID is the maximum length of an ID (R4 datatype id).
 const maxID = 64
 
-// unused returns an unused ID derived from the definition's ID and canonical.
-func (t *idTable[D]) unused(d *Definition) (id string) {
+// unusedID returns an unused ID derived from the definition's ID and canonical.
+func (t *idTable[D]) unusedID(d *Definition) (id string) {
 	sum := sha256.Sum256([]byte(d.Canonical()))
 	hash := hex.EncodeToString(sum[:])
 	for digits := 8; digits < maxID; digits *= 2 {
 		id = d.ID[:min(len(d.ID), maxID-1-digits)] + "-" + hash[:digits]
-		if _, taken := t.own[id]; !taken {
+		if _, taken := t.values[id]; !taken {
 			break
 		}
 	}

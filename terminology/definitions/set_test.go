@@ -41,7 +41,7 @@ func TestIDsAreUnique(t *testing.T) {
 func hashOf(t *testing.T, canonical string) string {
 	t.Helper()
 	url, version, _ := strings.Cut(canonical, "|")
-	_, hash, ok := strings.Cut(new(idTable[*ValueSet]).unused(&Definition{ID: "a", URL: url, Version: version}), "-")
+	_, hash, ok := strings.Cut(new(idTable[*ValueSet]).unusedID(&Definition{ID: "a", URL: url, Version: version}), "-")
 	if !ok {
 		t.Fatal("no hash")
 	}
@@ -53,7 +53,7 @@ func TestIDsOfCoreAreUnique(t *testing.T) { checkIDs(t, coreSet(t)) }
 // TestOverlayLeavesIDs checks that a request's definition with an ID of the Set does not change the IDs of the Set.
 func TestOverlayLeavesIDs(t *testing.T) {
 	d := setOf(t, `{"resourceType":"ValueSet","id":"a","url":"http://x/1","compose":{"include":[]}}`)
-	o, err := d.With([]byte(`{"resourceType":"ValueSet","id":"a","url":"http://x/2","compose":{"include":[]}}`))
+	o, err := d.WithResources([]byte(`{"resourceType":"ValueSet","id":"a","url":"http://x/2","compose":{"include":[]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func checkIDs(t *testing.T, d *Set) {
 			check("CodeSystem", &cs.Definition)
 		}
 	}
-	for _, m := range d.Maps.Lists[0] {
+	for _, m := range d.Maps.Layers[0] {
 		check("ConceptMap", &m.Definition)
 	}
 }
@@ -105,9 +105,9 @@ func definitionByID(d *Set, kind, id string) (*Definition, bool) {
 
 // A code system sent with a request counts as the request's own in every further overlay. Otherwise each request would
 // build an index for it.
-func TestOwnCodeSystems(t *testing.T) {
+func TestRequestCodeSystems(t *testing.T) {
 	library := setOf(t, `{"resourceType":"CodeSystem","url":"http://x/loaded","status":"active","content":"complete","concept":[{"code":"a"}]}`)
-	sent, err := library.With([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))
+	sent, err := library.WithResources([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 
 // Reading a built-in code system returns a CodeSystem with the content that R4 requires. The content claims concepts
 // only if the response contains them.
-func TestBuiltInIsWhole(t *testing.T) {
+func TestBuiltInIsComplete(t *testing.T) {
 	for _, sensitive := range []string{"true", "false"} {
 		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: embeddedtable.New(nil)} {
-			cs, err := systemOf(codesystem.Source{
+			cs, err := newSourceSystem(codesystem.Source{
 				URL: "http://x/own", CaseSensitive: sensitive == "true", Copyright: "ours", System: system,
 				Members: `{"title":"Own","hierarchyMeaning":"part-of"}`,
 			})
@@ -40,14 +40,14 @@ func TestWeighedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := embeddedtable.New(w.EncodeAll([]byte(fixture.SystemWith("http://x/own", "1", "a")), nil))
+	table := embeddedtable.New(w.EncodeAll([]byte(fixture.SingleCodeSystem("http://x/own", "1", "a")), nil))
 	file := filepath.Join(t.TempDir(), "w.csv")
 	fixture.WriteFile(t, file, []byte("#! http://x/own\na,7\n"))
 	l, err := Load(t.Context(), Options{Weights: []string{file}, Sources: []codesystem.Source{{URL: "http://x/own", System: table}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Systems.CodeSystems[0].Concepts.Search.SearchWeight(0); got != 7 {
+	if got := l.Systems.CodeSystems[0].Concepts.Searchable.SearchWeight(0); got != 7 {
 		t.Errorf("got %v", got)
 	}
 }

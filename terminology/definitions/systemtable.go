@@ -13,27 +13,27 @@ import (
 
 // SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of its base.
 type SystemTable struct {
-	CodeSystems []*CodeSystem // all versions of all code systems
-	List        []System      // code systems grouped by URL
-	ids         layer[uint32] // indexes in List by URL
-	byID        idTable[*CodeSystem]
-	supplements layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
-	entire      layer[uint32]   // indexes of code systems by CodeSystem.valueSet
-	byValue     []uint32        // indexes in List of sources that imply value sets by a filter value
-	replaced    int             // number of code systems replaced by later ones
-	brought     map[uint32]bool // code systems of a request; nil outside requests
+	CodeSystems      []*CodeSystem // all versions of all code systems
+	List             []System      // code systems grouped by URL
+	ids              layer[uint32] // indexes in List by URL
+	byID             idTable[*CodeSystem]
+	supplements      layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
+	byEntireValueSet layer[uint32]   // indexes of code systems by CodeSystem.valueSet
+	byValue          []uint32        // indexes in List of sources that imply value sets by a filter value
+	replaced         int             // number of code systems replaced by later ones
+	fromRequest      map[uint32]bool // code systems of a request; nil outside requests
 }
 
-// over returns an overlay of the table.
-func (t *SystemTable) over(beside bool) SystemTable {
+// newOverlay returns an overlay of the table.
+func (t *SystemTable) newOverlay(competes bool) SystemTable {
 	o := SystemTable{
 		CodeSystems: slices.Clone(t.CodeSystems), List: slices.Clone(t.List),
-		ids: t.ids.over(beside), byID: t.byID.over(beside), supplements: t.supplements.over(beside), entire: t.entire.over(beside),
+		ids: t.ids.newOverlay(competes), byID: t.byID.newOverlay(competes), supplements: t.supplements.newOverlay(competes), byEntireValueSet: t.byEntireValueSet.newOverlay(competes),
 		byValue: slices.Clip(t.byValue),
 	}
-	if !beside {
-		o.brought = make(map[uint32]bool)
-		maps.Copy(o.brought, t.brought)
+	if !competes {
+		o.fromRequest = make(map[uint32]bool)
+		maps.Copy(o.fromRequest, t.fromRequest)
 	}
 	return o
 }
@@ -65,43 +65,43 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
 	}
-	cs.system = t.internSystem(cs.URL)
-	s := &t.List[cs.system]
+	cs.systemIndex = t.internSystem(cs.URL)
+	s := &t.List[cs.systemIndex]
 	index := uint32(len(t.CodeSystems))
 	versions := slices.Clone(s.Versions) // an overlay shares the slice with its base
 	same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version })
-	if same >= 0 && !cs.builtIn && t.CodeSystems[versions[same]].builtIn && !cs.Content.replaces(t.CodeSystems[versions[same]].Content) {
+	if same >= 0 && !cs.isBuiltIn && t.CodeSystems[versions[same]].isBuiltIn && !cs.Content.replaces(t.CodeSystems[versions[same]].Content) {
 		return
 	}
 	if same >= 0 {
 		index = versions[same]
-		t.byID.release(t.CodeSystems[index])
+		t.byID.unregister(t.CodeSystems[index])
 		versions = slices.Delete(versions, same, same+1)
 		t.CodeSystems[index] = cs
 		t.replaced++
 	} else {
 		t.CodeSystems = append(t.CodeSystems, cs)
 	}
-	t.byID.claim(cs)
-	if t.brought != nil {
-		t.brought[index] = true
+	t.byID.register(cs)
+	if t.fromRequest != nil {
+		t.fromRequest[index] = true
 	}
 	s.Versions = append(versions, index)
 	s.Current = t.currentVersion(s.Versions)
-	t.link(cs, index)
+	t.registerLinks(cs, index)
 }
 
-// link registers a supplement and the value sets that a code system implies.
-func (t *SystemTable) link(cs *CodeSystem, index uint32) {
-	url, _ := outcome.Split(cs.supplements)
-	if list, _ := t.supplements.rival(url); cs.Content == ContentSupplement && url != "" && !slices.Contains(list, index) {
+// registerLinks registers a supplement and the value sets that a code system implies.
+func (t *SystemTable) registerLinks(cs *CodeSystem, index uint32) {
+	url, _ := outcome.SplitCanonical(cs.supplements)
+	if list, _ := t.supplements.competitor(url); cs.Content == ContentSupplement && url != "" && !slices.Contains(list, index) {
 		t.supplements.put(url, append(slices.Clip(list), index))
 	}
 	if cs.entireValueSet != "" {
-		t.entire.put(cs.entireValueSet, index)
+		t.byEntireValueSet.put(cs.entireValueSet, index)
 	}
 	if cs.byValue != "" {
-		AddTo(&t.byValue, cs.system)
+		AppendUnique(&t.byValue, cs.systemIndex)
 	}
 }
 
@@ -114,14 +114,14 @@ func (t *SystemTable) hasReplacement(url string, builtIn contentMode) bool {
 // without any, only the built-in one.
 func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 	at := slices.IndexFunc(versions, func(id uint32) bool {
-		return t.CodeSystems[id].builtIn && t.CodeSystems[id].Content != ContentStandIn
+		return t.CodeSystems[id].isBuiltIn && t.CodeSystems[id].Content != ContentLookupOnly
 	})
 	if at < 0 {
 		return versions
 	}
 	content := t.CodeSystems[versions[at]].Content
 	others := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
-		return t.CodeSystems[id].builtIn || !t.CodeSystems[id].Content.replaces(content)
+		return t.CodeSystems[id].isBuiltIn || !t.CodeSystems[id].Content.replaces(content)
 	})
 	if len(others) == 0 {
 		return versions[at : at+1]
@@ -133,7 +133,7 @@ func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 // R4's frozen copies ranked last. If two versions are incomparable, the last one loaded wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	versions = t.withoutReplaced(versions)
-	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })
+	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].isBuiltIn })
 	own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
 		return !t.IsFromRequest(id) || known && !t.CodeSystems[id].Content.HasConcepts()
 	})
@@ -184,8 +184,8 @@ func (t *SystemTable) Versions(url string) []uint32 {
 // ByID returns the code system with an ID.
 func (t *SystemTable) ByID(id string) (*CodeSystem, bool) { return t.byID.get(id) }
 
-// VersionsOf returns the sorted versions of a code system that are loaded with concepts.
-func (t *SystemTable) VersionsOf(url string) []string {
+// LoadedVersions returns the sorted versions of a code system that are loaded with concepts.
+func (t *SystemTable) LoadedVersions(url string) []string {
 	var versions []string
 	for _, index := range t.Versions(url) {
 		if cs := t.CodeSystems[index]; cs.Version != "" && cs.Content.HasConcepts() {
@@ -196,12 +196,12 @@ func (t *SystemTable) VersionsOf(url string) []string {
 	return versions
 }
 
-// MissingCodeSystem returns the error for a code system that is not loaded or loaded without its content.
-func (t *SystemTable) MissingCodeSystem(url, version string) error {
+// MissingCodeSystemError returns the error for a code system that is not loaded or loaded without its content.
+func (t *SystemTable) MissingCodeSystemError(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
-		e := outcome.Incomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.Canonical(), cs.Content)
-		if cs.Content == ContentStandIn {
+		e := outcome.NewIncomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.Canonical(), cs.Content)
+		if cs.Content == ContentLookupOnly {
 			e.Text = fmt.Sprintf("the content of code system %s is not here but for the %s, which says what some codes are and not which there are: load an edition", url, cs.Name)
 		}
 		e.TxCode, e.Missing = "invalid", outcome.MissingOf("CodeSystem", url, version)
@@ -211,7 +211,7 @@ func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	if version != "" {
 		id = "UNKNOWN_CODESYSTEM_VERSION_EXP"
 		text = fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the value set cannot be expanded. %s",
-			url, version, ValidVersions(t.VersionsOf(url)))
+			url, version, ValidVersions(t.LoadedVersions(url)))
 	}
 	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id, text)
 	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("CodeSystem", url, version)
@@ -237,25 +237,25 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	if !ok {
 		return None, nil
 	}
-	old := slices.DeleteFunc(slices.Clone(t.List[id].Versions), func(index uint32) bool { return !IsBy(t.CodeSystems[index].Date, date) })
+	old := slices.DeleteFunc(slices.Clone(t.List[id].Versions), func(index uint32) bool { return !ExistedOn(t.CodeSystems[index].Date, date) })
 	if len(old) == 0 {
-		return None, NewNoVersionError("code system", url, date)
+		return None, NewOnlyLaterVersionsError("code system", url, date)
 	}
 	return t.currentVersion(old), nil
 }
 
 // IsFromRequest reports whether a code system was sent with the request.
-func (t *SystemTable) IsFromRequest(index uint32) bool { return t.brought[index] }
+func (t *SystemTable) IsFromRequest(index uint32) bool { return t.fromRequest[index] }
 
-// hl7Terminology is the URL prefix of the code systems that HL7 maintains in the package hl7.terminology. R4 contains
+// hl7TerminologyPrefix is the URL prefix of the code systems that HL7 maintains in the package hl7.terminology. R4 contains
 // old copies with R4 or HL7 V2 version numbers, which cannot be compared with those of the package.
-const hl7Terminology = "http://terminology.hl7.org/"
+const hl7TerminologyPrefix = "http://terminology.hl7.org/"
 
-// freeze marks the built-in code systems that are such copies. Value sets are exempt: many value sets of the package
+// markOutdatedCopies marks the built-in code systems that are such copies. Value sets are exempt: many value sets of the package
 // refer to a version of their code system that the package no longer has.
-func (t *SystemTable) freeze() {
+func (t *SystemTable) markOutdatedCopies() {
 	for _, cs := range t.CodeSystems {
-		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
+		cs.isOutdatedCopy = strings.HasPrefix(cs.URL, hl7TerminologyPrefix)
 	}
 }
 
@@ -266,43 +266,43 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	}
 	index := t.CodeSystem(c.System, c.Version)
 	if index == None || !t.CodeSystems[index].Content.HasConcepts() {
-		missed := outcome.New(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
+		reason := outcome.New(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
 			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", outcome.Canonical(c.System, c.Version)))
-		missed.Err, missed.Missing = outcome.ErrUnknown, outcome.MissingOf("CodeSystem", c.System, c.Version)
-		return e, missed
+		reason.Err, reason.Missing = outcome.ErrUnknown, outcome.MissingOf("CodeSystem", c.System, c.Version)
+		return e, reason
 	}
 	cs := t.CodeSystems[index]
-	if err := cs.Usable("code system"); err != nil {
+	if err := cs.CheckUsable("code system"); err != nil {
 		return e, err
 	}
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
-		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
-		missed.MessageID, missed.Text = cs.UnknownCode(c.Code)
-		if missed.Detail = cs.Concepts.Refuser.InvalidReason([]byte(c.Code)); cs.Content.IsPart() {
-			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
+		reason := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
+		reason.MessageID, reason.Text = cs.UnknownCode(c.Code)
+		if reason.Detail = cs.Concepts.CodeExplainer.InvalidReason([]byte(c.Code)); cs.Content.IsPartial() {
+			reason.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
 		}
-		return e, missed
+		return e, reason
 	}
-	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
+	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, LocatedConcept: at}, nil
 }
 
-// StandIn resolves the concept of a coding in the stand-in for its code system.
-func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
+// LookupOnlyConcept resolves the concept of a coding in the stand-in for its code system.
+func (t *SystemTable) LookupOnlyConcept(c *parameters.Coding) (e LocatedEntry, ok bool) {
 	for _, index := range t.Versions(c.System) {
 		cs := t.CodeSystems[index]
-		if !cs.StandsInFor(c.Version) {
+		if !cs.IsLookupOnlyFor(c.Version) {
 			continue
 		}
 		if at, ok := cs.Concepts.Locate([]byte(c.Code)); ok {
-			return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, true
+			return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, LocatedConcept: at}, true
 		}
 	}
 	return e, false
 }
 
-// AsOf sets the version of a coding without one to the latest version as of date, unless date is empty.
-func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
+// SetVersionAsOf sets the version of a coding without one to the latest version as of date, unless date is empty.
+func (t *SystemTable) SetVersionAsOf(c *parameters.Coding, date string) error {
 	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {
 		return err
 	}
@@ -313,8 +313,8 @@ func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	return err
 }
 
-// Instance adds missing systems and versions to the codings of an instance-level operation, and rejects different ones.
-func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
+// CompleteCodings adds missing systems and versions to the codings of an instance-level operation, and rejects different ones.
+func (t *SystemTable) CompleteCodings(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.ByID(id)
 	if !ok {
 		e := outcome.New(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
@@ -341,21 +341,21 @@ func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) 
 	var list []Supplement
 	for _, index := range codeSystems {
 		for _, s := range t.SupplementsTo(t.CodeSystems[index], named) {
-			list = append(list, Supplement{Of: index, By: s})
+			list = append(list, Supplement{CodeSystem: index, Supplement: s})
 		}
 	}
 	var missing []string
 	for _, reference := range named {
-		used := func(s Supplement) bool { return t.CodeSystems[s.By].IsNamed(reference) }
+		used := func(s Supplement) bool { return t.CodeSystems[s.Supplement].MatchesCanonical(reference) }
 		if !slices.ContainsFunc(list, used) {
-			AddTo(&missing, reference)
+			AppendUnique(&missing, reference)
 		}
 	}
-	return list, missingSupplements(missing)
+	return list, newSupplementsError(missing)
 }
 
-// missingSupplements returns the error for supplements that are not loaded, or nil for an empty list.
-func missingSupplements(list []string) error {
+// newSupplementsError returns the error for supplements that are not loaded, or nil for an empty list.
+func newSupplementsError(list []string) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -371,7 +371,7 @@ func missingSupplements(list []string) error {
 // CountSupplements returns the number of supplements that [SystemTable.SupplementsTo] examines.
 func (t *SystemTable) CountSupplements(url string) (n int) {
 	for at := &t.supplements; at != nil; at = at.base {
-		n += len(at.own[url])
+		n += len(at.values[url])
 	}
 	return n
 }
@@ -380,12 +380,12 @@ func (t *SystemTable) CountSupplements(url string) (n int) {
 func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	var list []uint32
 	for at := &t.supplements; at != nil; at = at.base {
-		for _, index := range at.own[cs.URL] {
+		for _, index := range at.values[cs.URL] {
 			s := t.CodeSystems[index]
-			_, version := outcome.Split(s.supplements)
+			_, version := outcome.SplitCanonical(s.supplements)
 			applies := version == "" || MatchesVersion(cs.Version, version)
-			if applies && (s.languagePack || slices.ContainsFunc(named, s.Definition.IsNamed)) {
-				AddTo(&list, index)
+			if applies && (s.isLanguagePack || slices.ContainsFunc(named, s.Definition.MatchesCanonical)) {
+				AppendUnique(&list, index)
 			}
 		}
 	}
@@ -396,19 +396,19 @@ func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 func (t *SystemTable) CheckSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {
-		url, version := outcome.Split(reference)
+		url, version := outcome.SplitCanonical(reference)
 		if index := t.CodeSystem(url, version); index == None || t.CodeSystems[index].Content != ContentSupplement {
 			missing = append(missing, reference)
 		}
 	}
-	return missingSupplements(missing)
+	return newSupplementsError(missing)
 }
 
 // ContainedValueSet returns a value set contained in vs or its containers, by #id or canonical.
 func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	for ; vs != nil; vs = vs.Container {
 		for _, inner := range vs.Contained {
-			if reference == "#"+inner.ID || inner.IsNamed(reference) {
+			if reference == "#"+inner.ID || inner.MatchesCanonical(reference) {
 				return inner, true
 			}
 		}
@@ -429,7 +429,7 @@ func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.Container {
 		for _, index := range vs.CodeSystems {
-			if cs := t.CodeSystems[index]; url == "#"+cs.ID || cs.IsNamed(outcome.Canonical(url, version)) {
+			if cs := t.CodeSystems[index]; url == "#"+cs.ID || cs.MatchesCanonical(outcome.Canonical(url, version)) {
 				return index
 			}
 		}
@@ -437,8 +437,8 @@ func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uin
 	return None
 }
 
-// fragment returns a contained value set by the canonical of its container followed by #id.
-func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
+// byFragment returns a contained value set by the canonical of its container followed by #id.
+func (t *valueSetTable) byFragment(reference string) (*ValueSet, bool) {
 	outer, id, ok := strings.Cut(reference, "#")
 	if !ok {
 		return nil, false
@@ -452,16 +452,16 @@ func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
 
 // addContained adds a code system that can be referenced only from its containing value set, and returns its index.
 func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
-	cs.system = t.internSystem(cs.URL)
+	cs.systemIndex = t.internSystem(cs.URL)
 	index := uint32(len(t.CodeSystems))
 	t.CodeSystems = append(t.CodeSystems, cs)
-	if t.brought != nil {
-		t.brought[index] = true
+	if t.fromRequest != nil {
+		t.fromRequest[index] = true
 	}
 	return index
 }
 
 // IsContained reports whether a code system is contained in a value set.
 func (t *SystemTable) IsContained(index uint32) bool {
-	return !slices.Contains(t.List[t.CodeSystems[index].system].Versions, index)
+	return !slices.Contains(t.List[t.CodeSystems[index].systemIndex].Versions, index)
 }

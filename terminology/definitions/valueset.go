@@ -19,20 +19,20 @@ import (
 type ValueSet struct {
 	Definition
 	compose
-	Key          string             // cache key for expansions: url|version, or the reference of an implicit value set
-	Container    *ValueSet          // containing value set, or nil
-	Supplements  []string           // canonicals of supplements from the extension valueset-supplement
-	Defaults     []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
-	Contained    []*ValueSet        // contained value sets
-	CodeSystems  []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
-	OtherMembers []fhirjson.Member  // compose and all other members, unchanged
-	Stored       *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
-	Partial      string             // reason why a stored expansion without compose may be incomplete
+	Key           string             // cache key for expansions: url|version, or the reference of an implicit value set
+	Container     *ValueSet          // containing value set, or nil
+	Supplements   []string           // canonicals of supplements from the extension valueset-supplement
+	Defaults      []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
+	Contained     []*ValueSet        // contained value sets
+	CodeSystems   []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
+	OtherMembers  []fhirjson.Member  // compose and all other members, unchanged
+	Stored        *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
+	PartialReason string             // reason why a stored expansion without compose may be incomplete
 }
 
 // compose is ValueSet.compose.
 type compose struct {
-	Composed         bool   // whether the value set has a compose
+	HasCompose       bool   // whether the value set has a compose
 	ActiveOnly       bool   // inactive is false: exclude inactive codes
 	LockedDate       string // date as of which code systems are used
 	Include, Exclude []ConceptSet
@@ -46,12 +46,12 @@ func (vs *ValueSet) DisplayName() string {
 
 // ConceptSet is an entry of ValueSet.compose.include or exclude.
 type ConceptSet struct {
-	System, Version string   // code system
-	Enumerated      bool     // has concept: the rows from First up to Last
-	Expanded        bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
-	First, Last     uint32   // rows in listed
-	Filters         []Filter // filters that must all match
-	ValueSets       []string // canonicals of imported value sets
+	System, Version     string   // code system
+	IsEnumerated        bool     // has concept: the rows from First up to Last
+	FromStoredExpansion bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
+	FirstRow, EndRow    uint32   // rows in listed
+	Filters             []Filter // filters that must all match
+	ValueSets           []string // canonicals of imported value sets
 }
 
 // Filter is an entry of ValueSet.compose.include.filter.
@@ -59,54 +59,54 @@ type Filter struct {
 	Property, Op, Value string // members of the same names
 }
 
-// standard returns the value set's own default for an $expand parameter, or "".
-func (vs *ValueSet) standard(name string) string {
+// defaultParameter returns the value set's own default for an $expand parameter, or "".
+func (vs *ValueSet) defaultParameter(name string) string {
 	if in := parameters.Find(vs.Defaults, name); in != nil {
 		return in.Value
 	}
 	return ""
 }
 
-// listed stores the concepts enumerated by all value sets. Row 0 is unused. Codes are text because their code system
+// listedConcepts stores the concepts enumerated by all value sets. Row 0 is unused. Codes are text because their code system
 // may not be loaded.
-type listed struct {
-	first   uint32 // of an overlay: number of the first row
-	Texts   codesystem.Texts
-	Code    []codesystem.TextRef
-	display []codesystem.TextRef        // 0 if the value set lists no display
-	system  []uint32                    // index in SystemTable.List
-	flags   map[uint32]codesystem.Flags // flags of stored expansion entries by row
+type listedConcepts struct {
+	firstRow uint32 // of an overlay: number of the first row
+	Texts    codesystem.Texts
+	Code     []codesystem.TextRef
+	display  []codesystem.TextRef        // 0 if the value set lists no display
+	system   []uint32                    // index in SystemTable.List
+	flags    map[uint32]codesystem.Flags // flags of stored expansion entries by row
 	codesystem.ConceptReader
 }
 
-// end returns the number of the next row.
-func (t *listed) end() uint32 { return t.first + uint32(len(t.Code)) }
+// nextRow returns the number of the next row.
+func (t *listedConcepts) nextRow() uint32 { return t.firstRow + uint32(len(t.Code)) }
 
-// newListed returns an empty table that starts at the given row number.
-func newListed(first uint32) listed {
-	t := listed{first: first, Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
+// newListedConcepts returns an empty table that starts at the given row number.
+func newListedConcepts(first uint32) listedConcepts {
+	t := listedConcepts{firstRow: first, Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
 	t.Reset()
 	return t
 }
 
 // Row returns the table of d or its bases that contains a row, and the position of the row in that table.
-func (d *Set) Row(row uint32) (*listed, uint32) {
-	for d.Base != nil && row < d.rows.first {
+func (d *Set) Row(row uint32) (*listedConcepts, uint32) {
+	for d.Base != nil && row < d.rows.firstRow {
 		d = d.Base
 	}
-	return &d.rows, row - d.rows.first
+	return &d.rows, row - d.rows.firstRow
 }
 
-func (t *listed) designationsOf(row uint32) []codesystem.DesignationRow {
-	return ownedBy(t.ConceptReader.Designations, row, func(d codesystem.DesignationRow) uint32 { return d.Owner })
+func (t *listedConcepts) designationsOf(row uint32) []codesystem.DesignationRow {
+	return rowsOf(t.ConceptReader.Designations, row, func(d codesystem.DesignationRow) uint32 { return d.Owner })
 }
 
-func (t *listed) ExtensionsOf(row uint32) []codesystem.ExtensionRow {
-	return ownedBy(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
+func (t *listedConcepts) ExtensionsOf(row uint32) []codesystem.ExtensionRow {
+	return rowsOf(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
 }
 
-// ownedBy returns the elements of an owner in a list sorted by owner.
-func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
+// rowsOf returns the elements of an owner in a list sorted by owner.
+func rowsOf[row any](list []row, owner uint32, of func(row) uint32) []row {
 	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
 	from, found := slices.BinarySearchFunc(list, owner, compare)
 	if !found {
@@ -120,48 +120,48 @@ func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 }
 
 type valueSetBuilder struct {
-	library *Set
-	vs      ValueSet
-	systems []*CodeSystem // contained code systems
-	stored  *storedExpansion
-	depth   int // nesting of contained resources
+	definitions *Set
+	vs          ValueSet
+	systems     []*CodeSystem // contained code systems
+	stored      *expansionReader
+	depth       int // nesting of contained resources
 }
 
-// member reads a member of a ValueSet. Most members are also kept unchanged for includeDefinition.
-func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
-	if known, err := b.vs.Definition.member(r, name); known {
+// readMember reads a member of a ValueSet. Most members are also kept unchanged for includeDefinition.
+func (b *valueSetBuilder) readMember(r *fhirjson.Reader, name string) error {
+	if known, err := b.vs.Definition.readMember(r, name); known {
 		return err
 	}
 	if name == "expansion" {
-		return b.expansion(r)
+		return b.readExpansion(r)
 	}
-	if isLeftOut(name) {
+	if isIgnored(name) {
 		return r.Skip()
 	}
-	inner, err := r.Keep(name, &b.vs.OtherMembers)
+	inner, err := r.ReadMember(name, &b.vs.OtherMembers)
 	if err != nil {
 		return err
 	}
-	return b.known(inner, name)
+	return b.readUsedMember(inner, name)
 }
 
-// known reads a member that expansion uses.
-func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
+// readUsedMember reads a member that expansion uses.
+func (b *valueSetBuilder) readUsedMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "compose":
-		return b.compose(r)
+		return b.readCompose(r)
 	case "contained":
-		return r.Array(func() error { return b.contained(r) })
+		return r.Array(func() error { return b.readContained(r) })
 	case "extension":
-		return b.extensions(r)
+		return b.readExtensions(r)
 	case "modifierExtension", "implicitRules":
-		return b.vs.modifiers(r)
+		return b.vs.readModifiers(r)
 	}
 	return nil
 }
 
-// extensions reads the extensions of a value set or its compose.
-func (b *valueSetBuilder) extensions(r *fhirjson.Reader) error {
+// readExtensions reads the extensions of a value set or its compose.
+func (b *valueSetBuilder) readExtensions(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
 		switch x.URL {
@@ -179,16 +179,16 @@ func (b *valueSetBuilder) extensions(r *fhirjson.Reader) error {
 // toolsExtensionBase is the URL prefix of extensions that are not yet part of FHIR.
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
-// contained reads a contained resource. Types other than ValueSet and CodeSystem are ignored.
-func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
+// readContained reads a contained resource. Types other than ValueSet and CodeSystem are ignored.
+func (b *valueSetBuilder) readContained(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil || b.depth > 0 {
 		return err
 	}
-	if err := bring(b.library); err != nil {
+	if err := countRequestDefinition(b.definitions); err != nil {
 		return err
 	}
-	if err := r.Shortage().Add(int64(len(raw)), shortDefinition); err != nil {
+	if err := r.Overhead().Add(int64(len(raw)), smallDefinitionSize); err != nil {
 		return err
 	}
 	kind, err := fhirjson.ResourceType(raw)
@@ -197,25 +197,25 @@ func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 	case err != nil:
 		return err
 	case kind == "ValueSet":
-		return b.containedValueSet(x)
+		return b.readContainedValueSet(x)
 	case kind == "CodeSystem":
-		return b.containedCodeSystem(x)
+		return b.readContainedCodeSystem(x)
 	}
 	return nil
 }
 
-func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
-	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
-	err := r.Object(func(name []byte) error { return inner.member(r, string(name)) })
-	inner.stored.adopt(&inner.vs)
+func (b *valueSetBuilder) readContainedValueSet(r *fhirjson.Reader) error {
+	inner := valueSetBuilder{definitions: b.definitions, depth: b.depth + 1}
+	err := r.Object(func(name []byte) error { return inner.readMember(r, string(name)) })
+	inner.stored.applyTo(&inner.vs)
 	b.vs.Contained = append(b.vs.Contained, &inner.vs)
 	return err
 }
 
-func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
-	inner := codeSystemBuilder{usage: &b.library.Usage}
+func (b *valueSetBuilder) readContainedCodeSystem(r *fhirjson.Reader) error {
+	inner := codeSystemBuilder{usage: &b.definitions.Usage}
 	inner.reset()
-	if err := r.Object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
+	if err := r.Object(func(name []byte) error { return inner.readMember(r, string(name)) }); err != nil {
 		return err
 	}
 	cs, err := inner.build()
@@ -227,7 +227,7 @@ func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 // URL with its ID as the fragment.
 func (b *valueSetBuilder) build() *ValueSet {
 	vs := b.vs
-	b.stored.adopt(&vs)
+	b.stored.applyTo(&vs)
 	for _, inner := range vs.Contained {
 		inner.Container = &vs
 		if vs.URL != "" && inner.ID != "" {
@@ -238,13 +238,13 @@ func (b *valueSetBuilder) build() *ValueSet {
 		if cs.URL == "" {
 			cs.URL = vs.URL + "#" + cs.ID
 		}
-		vs.CodeSystems = append(vs.CodeSystems, b.library.Systems.addContained(cs))
+		vs.CodeSystems = append(vs.CodeSystems, b.definitions.Systems.addContained(cs))
 	}
 	return &vs
 }
 
-func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
-	b.vs.Composed = true
+func (b *valueSetBuilder) readCompose(r *fhirjson.Reader) error {
+	b.vs.HasCompose = true
 	return r.Object(func(name []byte) error {
 		switch string(name) {
 		case "inactive":
@@ -255,24 +255,24 @@ func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 		case "lockedDate":
 			return r.ReadString(&b.vs.LockedDate)
 		case "include":
-			return r.ArrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.Include) })
+			return r.ArrayOf(smallPartSize, func() error { return b.readConceptSet(r, &b.vs.Include) })
 		case "exclude":
-			return r.ArrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.Exclude) })
+			return r.ArrayOf(smallPartSize, func() error { return b.readConceptSet(r, &b.vs.Exclude) })
 		case "extension":
-			return b.extensions(r)
+			return b.readExtensions(r)
 		case "modifierExtension":
-			return b.vs.modifiers(r)
+			return b.vs.readModifiers(r)
 		default:
 			return r.Skip()
 		}
 	})
 }
 
-// conceptSet reads an entry of compose.include or exclude and appends it to list.
-func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]ConceptSet) error {
+// readConceptSet reads an entry of compose.include or exclude and appends it to list.
+func (b *valueSetBuilder) readConceptSet(r *fhirjson.Reader, list *[]ConceptSet) error {
 	var set ConceptSet
-	rows := &b.library.rows
-	set.First = rows.end()
+	rows := &b.definitions.rows
+	set.FirstRow = rows.nextRow()
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "system":
@@ -280,25 +280,25 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]ConceptSet) err
 		case "version":
 			return r.ReadName(&set.Version)
 		case "concept":
-			set.Enumerated = true
-			return r.Array(func() error { return b.concept(r) })
+			set.IsEnumerated = true
+			return r.Array(func() error { return b.readConcept(r) })
 		case "filter":
-			return r.Array(func() error { return b.filter(r, &set) })
+			return r.Array(func() error { return b.readFilter(r, &set) })
 		case "valueSet":
 			return r.Array(func() error {
 				set.ValueSets = append(set.ValueSets, "")
 				return r.ReadString(&set.ValueSets[len(set.ValueSets)-1])
 			})
 		case "modifierExtension":
-			return b.vs.modifiers(r)
+			return b.vs.readModifiers(r)
 		default:
 			return r.Skip()
 		}
 	})
-	set.Last = rows.end()
-	if set.Enumerated {
-		system := b.library.Systems.internSystem(set.System)
-		for range set.Last - set.First {
+	set.EndRow = rows.nextRow()
+	if set.IsEnumerated {
+		system := b.definitions.Systems.internSystem(set.System)
+		for range set.EndRow - set.FirstRow {
 			rows.system = append(rows.system, system)
 		}
 	}
@@ -306,7 +306,7 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]ConceptSet) err
 	return err
 }
 
-func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *ConceptSet) error {
+func (b *valueSetBuilder) readFilter(r *fhirjson.Reader, set *ConceptSet) error {
 	var f Filter
 	var later string
 	err := r.Object(func(name []byte) error {
@@ -316,10 +316,10 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *ConceptSet) error {
 				if string(name) != "extension" {
 					return r.Skip()
 				}
-				return b.laterOperator(r, &later)
+				return b.readLaterOperator(r, &later)
 			})
 		case "extension":
-			return b.laterOperator(r, &later)
+			return b.readLaterOperator(r, &later)
 		case "property":
 			return r.ReadString(&f.Property)
 		case "op":
@@ -327,7 +327,7 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *ConceptSet) error {
 		case "value":
 			return r.ReadString(&f.Value)
 		case "modifierExtension":
-			return b.vs.modifiers(r)
+			return b.vs.readModifiers(r)
 		default:
 			return r.Skip()
 		}
@@ -337,30 +337,30 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *ConceptSet) error {
 	return err
 }
 
-// filterExtensions is the URL suffix of the extensions for filter features of later FHIR releases: op (an operator) and
+// filterExtensionSuffix is the URL suffix of the extensions for filter features of later FHIR releases: op (an operator) and
 // filter (a nested filter).
-const filterExtensions = "/StructureDefinition/extension-ValueSet.compose.include.filter."
+const filterExtensionSuffix = "/StructureDefinition/extension-ValueSet.compose.include.filter."
 
-// laterOperator reads an operator of a later FHIR release from the extensions of a filter or its operator. Nested
+// readLaterOperator reads an operator of a later FHIR release from the extensions of a filter or its operator. Nested
 // filters are not supported, so value sets that have them must not be used.
-func (b *valueSetBuilder) laterOperator(r *fhirjson.Reader, op *string) error {
+func (b *valueSetBuilder) readLaterOperator(r *fhirjson.Reader, op *string) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
-		switch release, element, _ := strings.Cut(x.URL, filterExtensions); {
+		switch release, element, _ := strings.Cut(x.URL, filterExtensionSuffix); {
 		case !strings.HasPrefix(release, "http://hl7.org/fhir/"):
 		case element == "op":
 			*op = cmp.Or(x.Value, "unknown")
 		case element == "filter":
-			b.vs.modifier = "the extension " + x.URL
+			b.vs.unsupportedModifier = "the extension " + x.URL
 		}
 	}
 	return err
 }
 
-func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
+func (b *valueSetBuilder) readConcept(r *fhirjson.Reader) error {
 	var code, display codesystem.TextRef
-	rows := &b.library.rows
-	row := rows.end()
+	rows := &b.definitions.rows
+	row := rows.nextRow()
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
@@ -368,11 +368,11 @@ func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 		case "display":
 			return rows.Texts.Read(r, &display)
 		case "designation":
-			return r.Array(func() error { return rows.Designation(r, &rows.Texts, row) })
+			return r.Array(func() error { return rows.ReadDesignation(r, &rows.Texts, row) })
 		case "extension":
-			return rows.Extension(r, &rows.Texts, row)
+			return rows.ReadExtensions(r, &rows.Texts, row)
 		case "modifierExtension":
-			return b.vs.modifiers(r)
+			return b.vs.readModifiers(r)
 		default:
 			return r.Skip()
 		}
@@ -391,14 +391,14 @@ type StoredExpansion struct {
 	Identifier, Timestamp string // members of the same names
 }
 
-// storedExpansion reads ValueSet.expansion.
-type storedExpansion struct {
+// expansionReader reads ValueSet.expansion.
+type expansionReader struct {
 	builder *valueSetBuilder
 	StoredExpansion
-	include []ConceptSet
-	total   int    // ValueSet.expansion.total; -1 if absent
-	partial string // reason why codes may be missing; "" if complete
-	depth   int
+	include       []ConceptSet
+	total         int    // ValueSet.expansion.total; -1 if absent
+	partialReason string // reason why codes may be missing; "" if complete
+	depth         int
 }
 
 // maxStoredDepth is the maximum nesting of entries.
@@ -406,39 +406,39 @@ const maxStoredDepth = 64
 
 var errStoredDepth = errors.New("entries of the expansion are nested more than " + strconv.Itoa(maxStoredDepth) + " deep")
 
-// expansion reads a stored expansion. It is ignored if the value set has a compose.
-func (b *valueSetBuilder) expansion(r *fhirjson.Reader) error {
-	if b.vs.Composed {
+// readExpansion reads a stored expansion. It is ignored if the value set has a compose.
+func (b *valueSetBuilder) readExpansion(r *fhirjson.Reader) error {
+	if b.vs.HasCompose {
 		return r.Skip()
 	}
-	s := &storedExpansion{builder: b, total: -1}
+	s := &expansionReader{builder: b, total: -1}
 	b.stored = s
-	return r.ObjectWith(func(name []byte) error { return s.member(r, string(name)) },
-		fhirjson.String{Name: "identifier", Into: &s.Identifier}, fhirjson.String{Name: "timestamp", Into: &s.Timestamp})
+	return r.ObjectWith(func(name []byte) error { return s.readMember(r, string(name)) },
+		fhirjson.String{Name: "identifier", Destination: &s.Identifier}, fhirjson.String{Name: "timestamp", Destination: &s.Timestamp})
 }
 
-// adopt copies the codes of a complete stored expansion to a value set without compose.
-func (s *storedExpansion) adopt(vs *ValueSet) {
-	if s == nil || vs.Composed {
+// applyTo copies the codes of a complete stored expansion to a value set without compose.
+func (s *expansionReader) applyTo(vs *ValueSet) {
+	if s == nil || vs.HasCompose {
 		return
 	}
 	count := 0
 	for _, set := range s.include {
-		count += int(set.Last - set.First)
+		count += int(set.EndRow - set.FirstRow)
 	}
-	if s.partial == "" && s.total >= 0 && s.total != count {
-		s.partial = "it has " + strconv.Itoa(count) + " of " + strconv.Itoa(s.total) + " codes"
+	if s.partialReason == "" && s.total >= 0 && s.total != count {
+		s.partialReason = "it has " + strconv.Itoa(count) + " of " + strconv.Itoa(s.total) + " codes"
 	}
-	if vs.Partial = s.partial; s.partial != "" {
+	if vs.PartialReason = s.partialReason; s.partialReason != "" {
 		return
 	}
-	vs.Composed, vs.Include, vs.Stored = true, s.include, &s.StoredExpansion
+	vs.HasCompose, vs.Include, vs.Stored = true, s.include, &s.StoredExpansion
 }
 
-func (s *storedExpansion) member(r *fhirjson.Reader, name string) error {
+func (s *expansionReader) readMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "contains":
-		return r.ArrayOf(shortPart, func() error { return s.entry(r) })
+		return r.ArrayOf(smallPartSize, func() error { return s.readEntry(r) })
 	case "total", "offset":
 		text, err := r.Value('0')
 		n, invalid := strconv.Atoi(string(text))
@@ -447,37 +447,37 @@ func (s *storedExpansion) member(r *fhirjson.Reader, name string) error {
 		case name == "total":
 			s.total = n
 		case n > 0:
-			s.partial = "it begins at an offset"
+			s.partialReason = "it begins at an offset"
 		}
 		return err
 	case "parameter":
-		return r.Array(func() error { return s.parameter(r) })
+		return r.Array(func() error { return s.readParameter(r) })
 	case "extension":
-		return s.extensions(r)
+		return s.readExtensions(r)
 	case "modifierExtension":
-		return s.builder.vs.modifiers(r)
+		return s.builder.vs.readModifiers(r)
 	}
 	return r.Skip()
 }
 
-// parameter reads an entry of expansion.parameter. Some parameters restrict the expansion and make it incomplete.
-func (s *storedExpansion) parameter(r *fhirjson.Reader) error {
+// readParameter reads an entry of expansion.parameter. Some parameters restrict the expansion and make it incomplete.
+func (s *expansionReader) readParameter(r *fhirjson.Reader) error {
 	var in parameters.Input
-	err := r.Object(func(name []byte) error { return in.Member(r, name, 0) })
+	err := r.Object(func(name []byte) error { return in.ReadMember(r, name, 0) })
 	switch {
 	case in.Name == "filter" && in.Value != "", in.Name == "limitedExpansion" && in.Value == "true", in.Name == "exclude-system":
-		s.partial = "it was made with the parameter " + in.Name
+		s.partialReason = "it was made with the parameter " + in.Name
 	case in.Name == "count" && s.total < 0:
-		s.partial = cmp.Or(s.partial, "it was made with the parameter count and has no total")
+		s.partialReason = cmp.Or(s.partialReason, "it was made with the parameter count and has no total")
 	}
 	return err
 }
 
-func (s *storedExpansion) extensions(r *fhirjson.Reader) error {
+func (s *expansionReader) readExtensions(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
 		if kind := strings.TrimPrefix(x.URL, fhirjson.ExtensionBase); (kind == "valueset-toocostly" || kind == "valueset-unclosed") && x.Value != "false" {
-			s.partial = "it has the extension " + kind
+			s.partialReason = "it has the extension " + kind
 		}
 	}
 	return err
@@ -489,34 +489,34 @@ type storedEntry struct {
 	code, display   codesystem.TextRef
 	flags           codesystem.Flags
 	designations    jsontext.Value
-	within          jsontext.Value
+	contains        jsontext.Value
 }
 
-// entry reads an entry of expansion.contains and its nested entries. Entries without a code are headings.
-func (s *storedExpansion) entry(r *fhirjson.Reader) error {
-	e, err := s.read(r)
+// readEntry reads an entry of expansion.contains and its nested entries. Entries without a code are headings.
+func (s *expansionReader) readEntry(r *fhirjson.Reader) error {
+	e, err := s.parseEntry(r)
 	if err != nil {
 		return err
 	}
-	rows := &s.builder.library.rows
+	rows := &s.builder.definitions.rows
 	if len(rows.Texts.At(e.code)) > 0 {
-		if err := s.add(r, &e); err != nil {
+		if err := s.addRow(r, &e); err != nil {
 			return err
 		}
 	}
-	if e.within == nil {
+	if e.contains == nil {
 		return nil
 	}
 	if s.depth++; s.depth > maxStoredDepth {
 		return errStoredDepth
 	}
 	defer func() { s.depth-- }()
-	inner := r.Inner(e.within)
-	return inner.ArrayOf(shortPart, func() error { return s.entry(inner) })
+	inner := r.Inner(e.contains)
+	return inner.ArrayOf(smallPartSize, func() error { return s.readEntry(inner) })
 }
 
-func (s *storedExpansion) read(r *fhirjson.Reader) (e storedEntry, err error) {
-	texts := &s.builder.library.rows.Texts
+func (s *expansionReader) parseEntry(r *fhirjson.Reader) (e storedEntry, err error) {
+	texts := &s.builder.definitions.rows.Texts
 	flag := func(f codesystem.Flags) error {
 		var is bool
 		err := r.ReadBool(&is)
@@ -540,14 +540,14 @@ func (s *storedExpansion) read(r *fhirjson.Reader) (e storedEntry, err error) {
 		case "inactive":
 			return flag(codesystem.FlagInactive)
 		case "modifierExtension":
-			return s.builder.vs.modifiers(r)
+			return s.builder.vs.readModifiers(r)
 		case "designation":
 			value, err := r.Value('[')
 			e.designations = value.Clone()
 			return err
 		case "contains":
 			value, err := r.Value('[')
-			e.within = value.Clone()
+			e.contains = value.Clone()
 			return err
 		}
 		return r.Skip()
@@ -555,18 +555,18 @@ func (s *storedExpansion) read(r *fhirjson.Reader) (e storedEntry, err error) {
 	return e, err
 }
 
-// add adds a row for an entry, extending the last include if it has the same code system.
-func (s *storedExpansion) add(r *fhirjson.Reader, e *storedEntry) error {
-	rows := &s.builder.library.rows
-	row := rows.end()
+// addRow adds a row for an entry, extending the last include if it has the same code system.
+func (s *expansionReader) addRow(r *fhirjson.Reader, e *storedEntry) error {
+	rows := &s.builder.definitions.rows
+	row := rows.nextRow()
 	if e.designations != nil {
 		inner := r.Inner(e.designations)
-		if err := inner.Array(func() error { return rows.Designation(inner, &rows.Texts, row) }); err != nil {
+		if err := inner.Array(func() error { return rows.ReadDesignation(inner, &rows.Texts, row) }); err != nil {
 			return err
 		}
 	}
 	rows.Code, rows.display = append(rows.Code, e.code), append(rows.display, e.display)
-	rows.system = append(rows.system, s.builder.library.Systems.internSystem(e.system))
+	rows.system = append(rows.system, s.builder.definitions.Systems.internSystem(e.system))
 	if e.flags != 0 {
 		if rows.flags == nil {
 			rows.flags = make(map[uint32]codesystem.Flags)
@@ -574,13 +574,13 @@ func (s *storedExpansion) add(r *fhirjson.Reader, e *storedEntry) error {
 		rows.flags[row] = e.flags
 	}
 	if e.system == "" {
-		s.partial = "an entry has no system"
+		s.partialReason = "an entry has no system"
 	}
 	last := len(s.include) - 1
 	if last < 0 || s.include[last].System != e.system || s.include[last].Version != e.version {
-		s.include = append(s.include, ConceptSet{System: e.system, Version: e.version, Enumerated: true, Expanded: true, First: row})
+		s.include = append(s.include, ConceptSet{System: e.system, Version: e.version, IsEnumerated: true, FromStoredExpansion: true, FirstRow: row})
 		last++
 	}
-	s.include[last].Last = row + 1
+	s.include[last].EndRow = row + 1
 	return nil
 }

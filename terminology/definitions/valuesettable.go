@@ -19,12 +19,12 @@ type valueSetTable struct {
 	replaced  int              // number of value sets replaced by later ones
 }
 
-// over returns an overlay of the table.
-func (t *valueSetTable) over(beside bool) valueSetTable {
+// newOverlay returns an overlay of the table.
+func (t *valueSetTable) newOverlay(competes bool) valueSetTable {
 	o := valueSetTable{
-		versions: t.versions.over(beside), byID: t.byID.over(beside), bindings: t.bindings.over(beside), fragments: t.fragments.over(beside),
+		versions: t.versions.newOverlay(competes), byID: t.byID.newOverlay(competes), bindings: t.bindings.newOverlay(competes), fragments: t.fragments.newOverlay(competes),
 	}
-	if beside {
+	if competes {
 		o.List = slices.Clone(t.List)
 	}
 	return o
@@ -34,45 +34,45 @@ func (t *valueSetTable) over(beside bool) valueSetTable {
 // unchanged.
 func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	if vs.URL == "" {
-		t.byID.claim(vs)
+		t.byID.register(vs)
 		return
 	}
 	vs.Key = vs.URL + "|" + vs.Version
-	versions, _ := t.versions.rival(vs.URL)
+	versions, _ := t.versions.competitor(vs.URL)
 	versions = slices.Clone(versions)
 	if same := slices.IndexFunc(versions, func(old *ValueSet) bool { return old.Version == vs.Version }); same >= 0 {
 		old := versions[same]
-		if !t.versions.beside {
-			t.byID.release(old)
+		if !t.versions.competes {
+			t.byID.unregister(old)
 			*old = *vs
-			t.byID.claim(old)
+			t.byID.register(old)
 			t.replaced++
 			return
 		}
 		versions = slices.Delete(versions, same, same+1)
 		t.List = slices.DeleteFunc(t.List, func(vs *ValueSet) bool { return vs == old })
 	}
-	t.byID.claim(vs)
+	t.byID.register(vs)
 	t.versions.put(vs.URL, append(versions, vs))
 	t.List = append(t.List, vs)
 }
 
 // Find returns a value set by canonical (url or url|version); the version may have wildcards.
 func (t *valueSetTable) Find(reference string) (*ValueSet, bool) {
-	url, version := outcome.Split(reference)
+	url, version := outcome.SplitCanonical(reference)
 	return t.latest(url, func(vs *ValueSet) bool { return version == "" || MatchesVersion(vs.Version, version) })
 }
 
-// at returns the latest version of a value set as of a date.
-func (t *valueSetTable) at(url, date string) (*ValueSet, bool) {
-	return t.latest(url, func(vs *ValueSet) bool { return IsBy(vs.Date, date) })
+// asOf returns the latest version of a value set as of a date.
+func (t *valueSetTable) asOf(url, date string) (*ValueSet, bool) {
+	return t.latest(url, func(vs *ValueSet) bool { return ExistedOn(vs.Date, date) })
 }
 
 // latest returns the latest version of a value set that satisfies is.
 func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *ValueSet, ok bool) {
 	for at := &t.versions; at != nil && latest == nil; at = at.base {
-		for _, vs := range at.own[url] {
-			if is(vs) && (latest == nil || supersedes(vs.Version, latest.Version)) {
+		for _, vs := range at.values[url] {
+			if is(vs) && (latest == nil || supersedesVersion(vs.Version, latest.Version)) {
 				latest = vs
 			}
 		}
@@ -83,33 +83,33 @@ func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *
 // ValueSetByID returns the value set with an ID.
 func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) { return t.byID.get(id) }
 
-// AnyValueSet returns a value set by canonical as of a date, including contained and implicit value sets.
-func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
+// ResolveValueSet returns a value set by canonical as of a date, including contained and implicit value sets.
+func (d *Set) ResolveValueSet(reference, date string) (*ValueSet, bool) {
 	vs, ok := d.ValueSets.Find(reference)
 	if !ok {
-		if vs, ok := d.ValueSets.fragment(reference); ok {
+		if vs, ok := d.ValueSets.byFragment(reference); ok {
 			return vs, true
 		}
 		return implicitValueSet(d, reference)
 	}
-	if date == "" || IsBy(vs.Date, date) {
+	if date == "" || ExistedOn(vs.Date, date) {
 		return vs, true
 	}
-	return d.ValueSets.at(vs.URL, date)
+	return d.ValueSets.asOf(vs.URL, date)
 }
 
 // implicitValueSet returns a value set that a code system implies (R4 §4.9.6): its element valueSet, or its URL with
 // ?fhir_vs and optionally a concept that is included with its descendants.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
-	address, version := outcome.Split(reference)
-	for at := &d.Systems.entire; at != nil; at = at.base {
-		index, ok := at.own[address]
+	address, version := outcome.SplitCanonical(reference)
+	for at := &d.Systems.byEntireValueSet; at != nil; at = at.base {
+		index, ok := at.values[address]
 		if ok && version != "" {
 			index = d.Systems.CodeSystem(d.Systems.CodeSystems[index].URL, version)
 		}
 		if ok && index != None {
 			cs := d.Systems.CodeSystems[index]
-			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version}), true
+			return newImplicitValueSet(reference, cs, ConceptSet{System: cs.URL, Version: version}), true
 		}
 	}
 	if vs, ok := valueSetByValue(d, reference); ok {
@@ -126,12 +126,12 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	} else if query != "" {
 		return nil, false
 	}
-	return implied(reference, d.Systems.CodeSystems[index], set), true
+	return newImplicitValueSet(reference, d.Systems.CodeSystems[index], set), true
 }
 
 // valueSetByValue returns the value set that a source implies for a filter value, such as a UCUM unit.
 func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
-	address, version := outcome.Split(reference)
+	address, version := outcome.SplitCanonical(reference)
 	for _, id := range d.Systems.byValue {
 		cs := d.Systems.CodeSystems[d.Systems.List[id].Current]
 		if cs.byValue == "" { // replaced by another version
@@ -142,15 +142,15 @@ func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 			value = text
 		}
 		if ok && value != "" && (version == "" || version == cs.Version) {
-			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}}), true
+			return newImplicitValueSet(reference, cs, ConceptSet{System: cs.URL, Version: version, Filters: []Filter{{Property: cs.byValue, Op: "=", Value: value}}}), true
 		}
 	}
 	return nil, false
 }
 
-func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
-	address, _ := outcome.Split(reference)
-	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Key: reference}
+func newImplicitValueSet(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
+	address, _ := outcome.SplitCanonical(reference)
+	vs := &ValueSet{compose: compose{HasCompose: true, Include: []ConceptSet{set}}, Key: reference}
 	vs.Definition = cs.Definition
 	vs.ID, vs.URL, vs.standardsStatus = "", address, ""
 	return vs
@@ -166,16 +166,16 @@ type profile struct {
 // binding is an element that is bound to a value set.
 type binding struct{ id, path, valueSet string }
 
-func (p *profile) member(r *fhirjson.Reader, name string) error {
+func (p *profile) readMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "url":
 		return r.ReadString(&p.url)
 	case "contained":
-		return r.Array(func() error { return p.contained.contained(r) })
+		return r.Array(func() error { return p.contained.readContained(r) })
 	case "snapshot", "differential":
 		return r.Object(func(name []byte) error {
 			if string(name) == "element" {
-				return r.Array(func() error { return p.element(r) })
+				return r.Array(func() error { return p.readElement(r) })
 			}
 			return r.Skip()
 		})
@@ -184,8 +184,8 @@ func (p *profile) member(r *fhirjson.Reader, name string) error {
 	}
 }
 
-// element reads an entry of snapshot.element or differential.element.
-func (p *profile) element(r *fhirjson.Reader) error {
+// readElement reads an entry of snapshot.element or differential.element.
+func (p *profile) readElement(r *fhirjson.Reader) error {
 	var b binding
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
@@ -194,7 +194,7 @@ func (p *profile) element(r *fhirjson.Reader) error {
 		case "path":
 			return r.ReadString(&b.path)
 		case "binding":
-			return r.Strings(fhirjson.String{Name: "valueSet", Into: &b.valueSet})
+			return r.Strings(fhirjson.String{Name: "valueSet", Destination: &b.valueSet})
 		default:
 			return r.Skip()
 		}
@@ -229,5 +229,5 @@ func (t *valueSetTable) addProfile(p *profile) {
 	}
 }
 
-// BoundTo returns the canonical of the value set bound to a context.
-func (t *valueSetTable) BoundTo(context string) (string, bool) { return t.bindings.get(context) }
+// BoundValueSet returns the canonical of the value set bound to a context.
+func (t *valueSetTable) BoundValueSet(context string) (string, bool) { return t.bindings.get(context) }

@@ -101,23 +101,23 @@ func MatchesVersion(version, pattern string) bool {
 	}
 }
 
-// supersedes reports whether the version of a definition loaded later is preferred to that of an earlier one. Dates and
+// supersedesVersion reports whether the version of a definition loaded later is preferred to that of an earlier one. Dates and
 // numbers cannot be compared: HL7's v3 code systems went from 2018-08-12 to 2.0.0.
-func supersedes(later, earlier string) bool {
+func supersedesVersion(later, earlier string) bool {
 	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
 		return true
 	}
 	return CompareVersions(later, earlier) >= 0
 }
 
-// IsBy reports whether a definition dated defined existed on a date. The precision of the dates may differ. A
+// ExistedOn reports whether a definition dated defined existed on a date. The precision of the dates may differ. A
 // definition without a date always existed.
-func IsBy(defined, date string) bool {
+func ExistedOn(defined, date string) bool {
 	n := min(len(defined), len(date), len("2006-01-02"))
 	return defined[:n] <= date[:n]
 }
 
-var errDate = errors.New("not a date of FHIR")
+var errInvalidDate = errors.New("not a date of FHIR")
 
 // CheckDate returns an error for an invalid FHIR date. An empty string is valid.
 func CheckDate(date string) error {
@@ -129,11 +129,11 @@ func CheckDate(date string) error {
 			return nil
 		}
 	}
-	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
+	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errInvalidDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// NewNoVersionError returns the error for a definition that is loaded only in versions after a date.
-func NewNoVersionError(kind, reference, date string) error {
+// NewOnlyLaterVersionsError returns the error for a definition that is loaded only in versions after a date.
+func NewOnlyLaterVersionsError(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,
 		Text: fmt.Sprintf("%s %s is not here as it was on %s", kind, reference, date),

@@ -61,12 +61,12 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fetchedIf returns the configuration for fetching definitions from the next handler, or nil.
-func fetchedIf(wanted bool) *terminology.Fetched {
+// fetchOptions returns the configuration for fetching definitions from the next handler, or nil.
+func fetchOptions(wanted bool) *terminology.FetchedDefinitions {
 	if !wanted {
 		return nil
 	}
-	return new(terminology.Fetched)
+	return new(terminology.FetchedDefinitions)
 }
 
 func (s *site) write(method, reference, body string) {
@@ -78,8 +78,8 @@ func (s *site) write(method, reference, body string) {
 	}
 }
 
-// listing returns a value set of codes and imports.
-func listing(id, url, codes string, imports ...string) string {
+// valueSetOf returns a value set of codes and imports.
+func valueSetOf(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
 		includes = append(includes, fmt.Sprintf(`{"system":"http://x.example/cs","concept":[{"code":%q}]}`, code))
@@ -120,7 +120,7 @@ func (s *site) wantCodes(url, want string) {
 
 // Responses to requests sent before a write are not stored after it, because they may be outdated. This applies to
 // every source of responses.
-func TestWriteWhileAsking(t *testing.T) {
+func TestWriteDuringRequest(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream", "definitions"} {
 		t.Run(who, func(t *testing.T) {
@@ -135,13 +135,13 @@ func TestWriteWhileAsking(t *testing.T) {
 				}
 				body := expansionOf(foreign, fmt.Sprint("v", version.Load()))
 				if who == "definitions" {
-					body = `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + listing("1", foreign, fmt.Sprint("v", version.Load())) + `}]}`
+					body = `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + valueSetOf("1", foreign, fmt.Sprint("v", version.Load())) + `}]}`
 				}
 				arrived <- struct{}{}
 				<-gate
 				_, _ = io.WriteString(w, body)
 			})
-			s := settings{fetched: fetchedIf(who == "definitions")}
+			s := settings{fetched: fetchOptions(who == "definitions")}
 			if who == "upstream" {
 				upstream := httptest.NewServer(server)
 				t.Cleanup(upstream.Close)
@@ -151,7 +151,7 @@ func TestWriteWhileAsking(t *testing.T) {
 			var asking sync.WaitGroup
 			asking.Go(func() { g.expand(foreign) })
 			<-arrived
-			g.write(http.MethodPut, "ValueSet/1", listing("1", foreign, "v2"))
+			g.write(http.MethodPut, "ValueSet/1", valueSetOf("1", foreign, "v2"))
 			close(gate)
 			asking.Wait()
 			g.wantCodes(foreign, "v2")
@@ -164,17 +164,17 @@ func TestWriteWhileAsking(t *testing.T) {
 func TestBackendDefinitions(t *testing.T) {
 	t.Parallel()
 	s := newDefinitionStore()
-	g := newSite(t, settings{fetched: new(terminology.Fetched)}, s)
+	g := newSite(t, settings{fetched: new(terminology.FetchedDefinitions)}, s)
 	const a, b, c, other = "http://x.example/a", "http://x.example/b", "http://x.example/c", "http://x.example/other"
-	g.write(http.MethodPut, "ValueSet/a", listing("a", a, "1", b))
-	g.write(http.MethodPut, "ValueSet/b", listing("b", b, "2", c))
-	g.write(http.MethodPut, "ValueSet/c", listing("c", c, "3"))
-	g.write(http.MethodPut, "ValueSet/other", listing("other", other, "9"))
+	g.write(http.MethodPut, "ValueSet/a", valueSetOf("a", a, "1", b))
+	g.write(http.MethodPut, "ValueSet/b", valueSetOf("b", b, "2", c))
+	g.write(http.MethodPut, "ValueSet/c", valueSetOf("c", c, "3"))
+	g.write(http.MethodPut, "ValueSet/other", valueSetOf("other", other, "9"))
 	g.wantCodes(a, "1 2 3")
 	g.wantCodes(other, "9")
 	reads := s.reads
 
-	g.write(http.MethodPut, "ValueSet/c", listing("c", c, "4"))
+	g.write(http.MethodPut, "ValueSet/c", valueSetOf("c", c, "4"))
 	g.wantCodes(a, "1 2 4")
 	if _, status := g.codesOf(other); !strings.Contains(status, "hit") {
 		t.Errorf("what does not depend on it: %s", status)
@@ -183,35 +183,35 @@ func TestBackendDefinitions(t *testing.T) {
 		t.Errorf("%d definitions fetched after a write of one", s.reads-reads)
 	}
 
-	g.write(http.MethodPut, "ValueSet/b", listing("b", "http://x.example/moved", "5"))
+	g.write(http.MethodPut, "ValueSet/b", valueSetOf("b", "http://x.example/moved", "5"))
 	if response := g.expand(a); response.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("with an import that has another url now: %d", response.StatusCode)
 	}
-	g.write(http.MethodPut, "ValueSet/b2", listing("b2", b, "6"))
+	g.write(http.MethodPut, "ValueSet/b2", valueSetOf("b2", b, "6"))
 	g.wantCodes(a, "1 6")
 	g.write(http.MethodDelete, "ValueSet/c", "")
-	g.write(http.MethodPut, "ValueSet/b2", listing("b2", b, "6", c))
+	g.write(http.MethodPut, "ValueSet/b2", valueSetOf("b2", b, "6", c))
 	if response := g.expand(a); response.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("with an import that was deleted: %d", response.StatusCode)
 	}
-	g.write(http.MethodPut, "ValueSet/c", listing("c", c, "7"))
+	g.write(http.MethodPut, "ValueSet/c", valueSetOf("c", c, "7"))
 	g.wantCodes(a, "1 6 7")
 }
 
 // A definition changed without the gateway is fetched again when it expires, even if all requests are served from the
 // cache, and its change invalidates the dependent responses.
-func TestDefinitionWrittenElsewhere(t *testing.T) {
+func TestDefinitionChangedAtBackend(t *testing.T) {
 	t.Parallel()
 	const url, above = "http://x.example/elsewhere", "http://x.example/above"
 	s := newDefinitionStore()
-	g := newSite(t, settings{fetched: &terminology.Fetched{TTL: time.Nanosecond}}, s)
-	s.resources["ValueSet/1"], s.resources["ValueSet/2"] = listing("1", url, "1"), listing("2", above, "0", url)
+	g := newSite(t, settings{fetched: &terminology.FetchedDefinitions{TTL: time.Nanosecond}}, s)
+	s.resources["ValueSet/1"], s.resources["ValueSet/2"] = valueSetOf("1", url, "1"), valueSetOf("2", above, "0", url)
 	g.wantCodes(above, "0 1")
 	if _, status := g.codesOf(above); !strings.Contains(status, "hit") {
 		t.Fatal(status)
 	}
 	s.mu.Lock()
-	s.resources["ValueSet/1"] = listing("1", url, "2")
+	s.resources["ValueSet/1"] = valueSetOf("1", url, "2")
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -56,24 +56,24 @@ type Options struct {
 
 // Dispatcher serves terminology operations. Create it with [New]. It is safe for concurrent use.
 type Dispatcher struct {
-	options    Options
-	state      *State
-	host       Host
-	operations operations
-	sightings  *admission
-	schemes    atomic.Pointer[schemes]
-	public     []string // Cache-Control of local responses
-	private    []string // Cache-Control of local responses to authorized requests
+	options             Options
+	state               *State
+	host                Host
+	operations          operations
+	admission           *admission
+	schemes             atomic.Pointer[schemes]
+	localCacheControl   []string // Cache-Control of local responses
+	privateCacheControl []string // Cache-Control of local responses to authorized requests
 }
 
 // New returns a dispatcher.
 func New(o Options) *Dispatcher {
-	if o.Host.CrossOrigin == nil {
-		o.Host.CrossOrigin = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
+	if o.Host.WithCORS == nil {
+		o.Host.WithCORS = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
 	}
 	return &Dispatcher{
-		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newAdmission(),
-		public: []string{"public, no-cache"}, private: []string{"private, no-cache"},
+		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), admission: newAdmission(),
+		localCacheControl: []string{"public, no-cache"}, privateCacheControl: []string{"private, no-cache"},
 	}
 }
 
@@ -87,14 +87,14 @@ func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next Next
 	if local == nil {
 		return f.serveOther(w, r, next)
 	}
-	w = f.host.CrossOrigin(w, r)
+	w = f.host.WithCORS(w, r)
 	if f.state.backend != nil {
-		f.state.backend.learn(f.host.Server, r, next)
+		f.state.backend.setNext(f.host.Server, r, next)
 	}
 	if isInstance(r.URL.Path) && f.state.backend == nil {
-		return f.reply(w, r, f.serveInstance(w, r, next, local))
+		return f.finish(w, r, f.serveInstance(w, r, next, local))
 	}
-	return f.reply(w, r, f.serveOperation(w, r, f.newRequest(r, next, local)))
+	return f.finish(w, r, f.serveOperation(w, r, f.newRequest(r, next, local)))
 }
 
 // serveOperation serves a request for an operation. Repeated requests go through the cache; others are served locally
@@ -103,8 +103,8 @@ func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next Next
 // because an upstream would confuse the cache-ids of different clients.
 func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *request) result {
 	var res result
-	if q.known == unseen {
-		res = q.serveHere(w, r)
+	if q.record == neverSeen {
+		res = q.serveLocal(w, r)
 		if res.missing == nil && (q.schemes == nil || !isFetchFailure(res.err)) {
 			return res
 		}
@@ -112,19 +112,19 @@ func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *r
 			return result{err: err}
 		}
 		if res.missing != nil && f.state.routes == nil {
-			q.known = seenNext
+			q.record = servedByNext
 		}
 	}
 	switch {
-	case q.personal:
+	case q.isPersonal:
 	case q.schemes != nil:
 		res = q.serveStored(w, r)
 	default:
-		if res = q.askUpstream(r, res.missing); res.answer != nil {
-			res.by = Upstream
+		if res = q.callUpstream(r, res.missing); res.response != nil {
+			res.source = OutcomeUpstream
 		}
 	}
-	if res.missing == nil && !q.personal {
+	if res.missing == nil && !q.isPersonal {
 		return res
 	}
 	return q.streamNext(w, r, res.failure())
@@ -136,14 +136,14 @@ func isInstance(operation string) bool {
 }
 
 // errNextID is the error for a resource ID that only the next handler can resolve.
-var errNextID error = outcome.Unknown("", "the resource belongs to the FHIR server behind this gateway")
+var errNextID error = outcome.NewUnknown("", "the resource belongs to the FHIR server behind this gateway")
 
 // serveInstance serves an instance-level operation without fetched definitions. IDs are those of the next handler,
 // because the library may have a different resource with the same ID. Without a next handler, they are the library's.
 func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) result {
 	q := f.newRequest(r, next, func(http.ResponseWriter, *http.Request) error { return errNextID })
-	if q.number = 0; q.schemes != nil && r.Method != http.MethodPost {
-		q.known = seenNext
+	if q.hash = 0; q.schemes != nil && r.Method != http.MethodPost {
+		q.record = servedByNext
 	}
 	if res := f.serveOperation(w, r, q); !errors.Is(res.failure(), errNextID) {
 		return res
@@ -154,37 +154,37 @@ func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next 
 	return f.serveOperation(w, r, f.newRequest(r, next, local))
 }
 
-// reply completes a request: it writes a pending response, or the provisional response of an error. It also counts the
+// finish completes a request: it writes a pending response, or the provisional response of an error. It also counts the
 // outcome, and sets the status and Retry-After of an error.
-func (f *Dispatcher) reply(w http.ResponseWriter, r *http.Request, res result) error {
-	private := f.private
+func (f *Dispatcher) finish(w http.ResponseWriter, r *http.Request, res result) error {
+	private := f.privateCacheControl
 	if failed, ok := errors.AsType[*outcome.Error](res.failure()); ok && failed.Provisional != nil {
 		private = privateNoCache
 		w.Header()["Cache-Control"] = private
-		res = result{answer: provisionalAnswer(failed.Provisional), by: Here}
+		res = result{response: newProvisionalResponse(failed.Provisional), source: OutcomeLocal}
 	}
-	if res.answer != nil {
-		if err := f.write(w, r, res.answer, private); err != nil {
+	if res.response != nil {
+		if err := f.writeUnstored(w, r, res.response, private); err != nil {
 			res = result{err: err}
 		}
 	}
 	err := res.failure()
-	if err != nil && res.by == "" {
+	if err != nil && res.source == "" {
 		failed := errorOf(err)
-		res.by, err = failed.outcome(), failed
+		res.source, err = failed.outcome(), failed
 	}
-	f.host.Metrics.Count(r.Context(), res.by)
+	f.host.Metrics.Count(r.Context(), res.source)
 	if wait := retryAfter(err); wait > 0 {
-		w.Header().Set("Retry-After", cache.Seconds(wait))
+		w.Header().Set("Retry-After", cache.FormatRetryAfter(wait))
 	}
 	return err
 }
 
 var privateNoCache = []string{"private, no-cache"}
 
-// write writes a response that is not stored. Responses to authorized requests become private regardless of the
+// writeUnstored writes a response that is not stored. Responses to authorized requests become private regardless of the
 // server's Cache-Control, because the server is unaware of the guard (RFC 9111 §3.5).
-func (f *Dispatcher) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
+func (f *Dispatcher) writeUnstored(w http.ResponseWriter, r *http.Request, a *cache.Response, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)
 	if f.isAuthorised(r) && !strings.Contains(header.Get("Cache-Control"), "no-store") {
@@ -206,29 +206,29 @@ type operation func(w http.ResponseWriter, r *http.Request) error
 
 // operations contains the locally served operations.
 type operations struct {
-	ofType     map[string]operation // by type and operation: "ValueSet/$expand"
-	ofInstance map[string]operation // instance-level operations, by the same keys
+	byType     map[string]operation // by type and operation: "ValueSet/$expand"
+	byInstance map[string]operation // instance-level operations, by the same keys
 	metadata   operation            // metadata with mode=terminology; nil if disabled
-	others     map[string]operation // requests served only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
+	fallbacks  map[string]operation // requests served only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *api.Handler, all bool) operations {
 	o := operations{
-		ofType:     map[string]operation{"ValueSet/$expand": h.Expand},
-		ofInstance: map[string]operation{"ValueSet/$expand": h.Expand},
+		byType:     map[string]operation{"ValueSet/$expand": h.Expand},
+		byInstance: map[string]operation{"ValueSet/$expand": h.Expand},
 	}
 	if !all {
 		return o
 	}
-	for _, registered := range api.Registered() {
-		name, answer := registered.Type+"/$"+registered.Name, h.Operation(registered)
-		o.ofType[name] = answer
-		if registered.OnInstance {
-			o.ofInstance[name] = answer
+	for _, registered := range api.Operations() {
+		name, response := registered.Type+"/$"+registered.Name, h.Operation(registered)
+		o.byType[name] = response
+		if registered.HasInstanceLevel {
+			o.byInstance[name] = response
 		}
 	}
 	o.metadata = h.TerminologyCapabilities
-	o.others = map[string]operation{
+	o.fallbacks = map[string]operation{
 		"metadata": h.CapabilityStatement, "$versions": h.Versions,
 		"CodeSystem": h.Search, "CodeSystem/": h.Read, "ValueSet": h.Search, "ValueSet/": h.Read,
 	}
@@ -236,19 +236,19 @@ func newOperations(h *api.Handler, all bool) operations {
 }
 
 func (o operations) find(r *http.Request, base string) operation {
-	path, below := strings.CutPrefix(r.URL.Path, base+"/")
-	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+	path, relativePath := strings.CutPrefix(r.URL.Path, base+"/")
+	if !relativePath || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
 		return nil
 	}
 	if path == "metadata" && r.Method != http.MethodPost && r.URL.Query().Get("mode") == "terminology" {
 		return o.metadata
 	}
-	if o.ofType[path] != nil {
-		return o.ofType[path]
+	if o.byType[path] != nil {
+		return o.byType[path]
 	}
 	kind, rest, _ := strings.Cut(path, "/")
 	if id, name, ok := strings.Cut(rest, "/"); ok && id != "" {
-		return o.ofInstance[kind+"/"+name]
+		return o.byInstance[kind+"/"+name]
 	}
 	return nil
 }
@@ -256,12 +256,12 @@ func (o operations) find(r *http.Request, base string) operation {
 // serveOther handles all other requests. With AllOperations, a request that no handler answers gets 404; without a next
 // handler it would get an empty 200.
 func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	var answer *responseWriter
+	var response *responseWriter
 	if f.options.AllOperations && strings.HasPrefix(r.URL.Path, f.options.Base+"/") && r.Header.Get("Upgrade") == "" {
-		answer = &responseWriter{ResponseWriter: w}
-		w = answer
+		response = &responseWriter{ResponseWriter: w}
+		w = response
 	}
-	if err := f.passOther(w, r, next); err != nil || answer == nil || answer.status != 0 {
+	if err := f.forwardOther(w, r, next); err != nil || response == nil || response.status != 0 {
 		return err
 	}
 	return &Error{Status: http.StatusNotFound, Err: &outcome.Error{
@@ -269,29 +269,29 @@ func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next Nex
 	}}
 }
 
-// passOther passes a request to the next handler. If that does not respond, the request is served locally if possible.
-func (f *Dispatcher) passOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	local := f.operations.other(r, f.options.Base)
-	if write := f.writeOf(r); write != nil {
-		return write.pass(w, r, next)
+// forwardOther passes a request to the next handler. If that does not respond, the request is served locally if possible.
+func (f *Dispatcher) forwardOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
+	local := f.operations.fallback(r, f.options.Base)
+	if write := f.parseWrite(r); write != nil {
+		return write.forward(w, r, next)
 	}
 	if local == nil {
 		return next.ServeHTTP(w, r)
 	}
-	if answered, err := f.tryNextFirst(w, r, next); answered || err != nil {
+	if responded, err := f.tryNext(w, r, next); responded || err != nil {
 		return err
 	}
-	res := result{by: Here}
-	if err := local(f.host.CrossOrigin(w, r), r); err != nil {
+	res := result{source: OutcomeLocal}
+	if err := local(f.host.WithCORS(w, r), r); err != nil {
 		res = result{err: err}
 	}
-	return f.reply(w, r, res)
+	return f.finish(w, r, res)
 }
 
-// other returns the operation that serves a request if the next handler does not, or nil.
-func (o operations) other(r *http.Request, base string) operation {
-	path, below := strings.CutPrefix(r.URL.Path, base+"/")
-	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {
+// fallback returns the operation that serves a request if the next handler does not, or nil.
+func (o operations) fallback(r *http.Request, base string) operation {
+	path, relativePath := strings.CutPrefix(r.URL.Path, base+"/")
+	if !relativePath || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
 	}
 	kind, id, of := strings.Cut(path, "/")
@@ -301,16 +301,16 @@ func (o operations) other(r *http.Request, base string) operation {
 	if of {
 		kind += "/"
 	}
-	return o.others[kind]
+	return o.fallbacks[kind]
 }
 
 // result is the result of a step: a response, a missing definition, or an error. If all are unset, the response has
 // been written to the client.
 type result struct {
-	answer  *cache.Answer
-	missing *missing
-	err     error
-	by      Outcome // source of the response or error; empty if none
+	response *cache.Response
+	missing  *missingDefinition
+	err      error
+	source   Outcome // source of the response or error; empty if none
 }
 
 // resultOf returns the result of a handler that either wrote its response or returned an error.
@@ -328,103 +328,103 @@ func (res result) failure() error {
 	return res.err
 }
 
-// missing is the reason why a request cannot be served locally although another server may be able to serve it.
-type missing struct {
-	err         error
-	unknown     bool                 // whether the requested definition itself is missing
-	provisional *outcome.Provisional // fallback response if no other server has a better one; may be nil
+// missingDefinition is the reason why a request cannot be served locally although another server may be able to serve it.
+type missingDefinition struct {
+	err               error
+	definitionUnknown bool                 // whether the requested definition itself is missing
+	provisional       *outcome.Provisional // fallback response if no other server has a better one; may be nil
 }
 
 // missingOf returns the missing definition that an error reports, or nil.
-func missingOf(err error) *missing {
+func missingOf(err error) *missingDefinition {
 	if err == nil {
 		return nil
 	}
-	m := &missing{err: err, unknown: errors.Is(err, outcome.ErrUnknown)}
+	m := &missingDefinition{err: err, definitionUnknown: errors.Is(err, outcome.ErrUnknown)}
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		m.provisional = failed.Provisional
 	}
-	if !m.unknown && !errors.Is(err, outcome.ErrIncomplete) && !errors.Is(err, outcome.ErrUnsupported) {
+	if !m.definitionUnknown && !errors.Is(err, outcome.ErrIncomplete) && !errors.Is(err, outcome.ErrUnsupported) {
 		return nil
 	}
 	return m
 }
 
-// answer returns the provisional response, or an error response, to be stored as briefly as a 404.
-func (m *missing) answer() result {
+// toResult returns the provisional response, or an error response, to be stored as briefly as a 404.
+func (m *missingDefinition) toResult() result {
 	if m.provisional != nil {
-		return result{answer: provisionalAnswer(m.provisional)}
+		return result{response: newProvisionalResponse(m.provisional)}
 	}
 	failed, ok := errors.AsType[*outcome.Error](m.err)
 	if !ok {
 		return result{err: m.err}
 	}
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
-	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
+	return result{response: &cache.Response{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// provisionalAnswer returns a response that is stored as briefly as a 404.
-func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
-	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
+// newProvisionalResponse returns a response that is stored as briefly as a 404.
+func newProvisionalResponse(p *outcome.Provisional) *cache.Response {
+	return &cache.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// afterNext returns the error after a failure of the next handler: for a known value set, the local one.
-func (m *missing) afterNext(failed error) error {
-	if m.unknown {
+// errorAfterNext returns the error after a failure of the next handler: for a known value set, the local one.
+func (m *missingDefinition) errorAfterNext(failed error) error {
+	if m.definitionUnknown {
 		return failed
 	}
 	return m.err
 }
 
-// afterUpstream returns the error after an upstream failed: the local one if it has a provisional response.
-func (m *missing) afterUpstream(failed error) error {
+// errorAfterUpstream returns the error after an upstream failed: the local one if it has a provisional response.
+func (m *missingDefinition) errorAfterUpstream(failed error) error {
 	if m.provisional == nil {
 		return failed
 	}
 	return m.err
 }
 
-// accepted converts the response of another server for the cache. An expansion of another value set is probably wrong,
+// acceptResponse converts the response of another server for the cache. An expansion of another value set is probably wrong,
 // so it is not stored.
-func accepted(asked remote.Question, valueSet string, a *remote.Answer) (_ *cache.Answer, right bool) {
-	if asked.Request.Path == "ValueSet/$expand" && !a.Negative() && !a.NotModified && !a.IsOf(valueSet) {
-		answer := answerOf(a)
-		answer.Header = maps.Clone(answer.Header)
-		answer.Header["Cache-Control"] = []string{"no-store"}
-		return answer, false
+func acceptResponse(request remote.ParsedRequest, valueSet string, a *remote.Response) (_ *cache.Response, right bool) {
+	if request.Request.Path == "ValueSet/$expand" && !a.IsNegative() && !a.NotModified && !a.MatchesCanonical(valueSet) {
+		response := toCacheResponse(a)
+		response.Header = maps.Clone(response.Header)
+		response.Header["Cache-Control"] = []string{"no-store"}
+		return response, false
 	}
-	return answerOf(a.Cut(asked)), true
+	return toCacheResponse(a.TrimToPage(request)), true
 }
 
-// answerOf converts a response for the cache. It has no tags: any change of a definition invalidates it.
-func answerOf(a *remote.Answer) *cache.Answer {
-	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
+// toCacheResponse converts a response for the cache. It has no tags: any change of a definition invalidates it.
+func toCacheResponse(a *remote.Response) *cache.Response {
+	return &cache.Response{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
 // forwardError is the error of a producer with a response that must not be stored. It determines how the client gets the response.
 type forwardError struct {
-	to      destination
-	missing *missing
+	destination destination
+	missing     *missingDefinition
 }
 
 type destination uint8
 
 const (
-	nextStored destination = iota // through the stored responses of the next handler
-	nextStraight
-	hereStraight
+	viaNextCache destination = iota // through the stored responses of the next handler
+	directToNext
+	directToLocal
 )
 
-var toNext = forwardError{to: nextStored}
+var errForwardToNext = forwardError{destination: viaNextCache}
 
 func (d *forwardError) Error() string {
-	if d.to == nextStored {
+	if d.destination == viaNextCache {
 		return "the next handler is to be asked: " + d.missing.err.Error()
 	}
 	return "the answer is too large to be stored"
 }
 
-func detourOf(err error) *forwardError {
+func forwardErrorOf(err error) *forwardError {
 	d, _ := errors.AsType[*forwardError](err)
 	return d
 }
@@ -444,8 +444,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusClientGone is the status that nginx and Caddy log if the client disconnected.
-const statusClientGone = 499
+// statusClientClosedRequest is the status that nginx and Caddy log if the client disconnected.
+const statusClientClosedRequest = 499
 
 // errorOf returns the status for an error.
 func errorOf(err error) *Error {
@@ -460,7 +460,7 @@ func errorOf(err error) *Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
 	case errors.Is(err, context.Canceled):
-		status = statusClientGone
+		status = statusClientClosedRequest
 	case errors.Is(err, cache.ErrNotCached):
 		status = http.StatusGatewayTimeout
 		err = &outcome.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
@@ -470,18 +470,18 @@ func errorOf(err error) *Error {
 
 func (e *Error) outcome() Outcome {
 	if errors.Is(e.Err, cache.ErrNotCached) || e.Status != 0 && e.Status < http.StatusInternalServerError {
-		return Refused
+		return OutcomeRejected
 	}
-	return Failed
+	return OutcomeFailed
 }
 
-// unavailable returns the error for a failed server. The cache then temporarily fails all requests with the same key,
+// newUnavailableError returns the error for a failed server. The cache then temporarily fails all requests with the same key,
 // unless the server refused only this client. cause is the server's error, err the error for the client.
-func unavailable(err, cause error) error {
-	if errors.Is(cause, remote.ErrRefused) {
+func newUnavailableError(err, cause error) error {
+	if errors.Is(cause, remote.ErrRejected) {
 		return err
 	}
-	return &cache.Unavailable{RetryAfter: retryAfter(cause), Err: err}
+	return &cache.UnavailableError{RetryAfter: retryAfter(cause), Err: err}
 }
 
 // retryAfter returns the time to wait (RFC 9110 §10.2.3); 0 means unknown.
@@ -489,7 +489,7 @@ func retryAfter(err error) time.Duration {
 	if errors.Is(err, budget.ErrBusy) {
 		return busyRetryAfter
 	}
-	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // contains the remaining time
+	if failed, ok := errors.AsType[*cache.UnavailableError](err); ok { // contains the remaining time
 		return failed.RetryAfter
 	}
 	if failed, ok := errors.AsType[*remote.Error](err); ok {

@@ -35,12 +35,12 @@ func TestOutcomes(t *testing.T) {
 		off  bool
 		want map[Outcome]int
 	}{
-		"known here":             {genderSet, false, map[Outcome]int{Here: 1, Stored: 2}},
-		"known behind":           {foreign, false, map[Outcome]int{Next: 3}},
-		"missing something":      {incomplete, false, map[Outcome]int{Next: 3}},
-		"refused":                {genderSet + "&count=x", false, map[Outcome]int{Refused: 3}},
-		"known here, unstored":   {genderSet, true, map[Outcome]int{Here: 3}},
-		"known behind, unstored": {foreign, true, map[Outcome]int{Next: 3}},
+		"known here":             {genderSet, false, map[Outcome]int{OutcomeLocal: 1, OutcomeStored: 2}},
+		"known behind":           {foreign, false, map[Outcome]int{OutcomeNext: 3}},
+		"missing something":      {incomplete, false, map[Outcome]int{OutcomeNext: 3}},
+		"refused":                {genderSet + "&count=x", false, map[Outcome]int{OutcomeRejected: 3}},
+		"known here, unstored":   {genderSet, true, map[Outcome]int{OutcomeLocal: 3}},
+		"known behind, unstored": {foreign, true, map[Outcome]int{OutcomeNext: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +66,7 @@ func TestHitsAreNotDetached(t *testing.T) {
 }
 
 // Without a next handler, unknown value sets are not found. With all operations, other requests are not found either.
-func TestNobodyBehind(t *testing.T) {
+func TestNoNextHandler(t *testing.T) {
 	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for path, want := range map[string]int{
@@ -85,7 +85,7 @@ func TestNobodyBehind(t *testing.T) {
 }
 
 // A successful write invalidates the responses that depend on it; a rejected one does not.
-func TestWriteEndsAnswers(t *testing.T) {
+func TestWriteInvalidatesResponses(t *testing.T) {
 	t.Parallel()
 	for status, ended := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusBadGateway: true} {
 		asked := 0
@@ -114,7 +114,7 @@ func TestBusy(t *testing.T) {
 	busy := func(http.ResponseWriter, *http.Request) error {
 		return &outcome.Error{Status: http.StatusServiceUnavailable, Code: "transient", Err: budget.ErrBusy}
 	}
-	g.front.operations.ofType["ValueSet/$expand"], g.front.operations.others["ValueSet"] = busy, busy
+	g.front.operations.byType["ValueSet/$expand"], g.front.operations.fallbacks["ValueSet"] = busy, busy
 	for _, path := range []string{"/fhir/R4/ValueSet/$expand?url=x", "/fhir/R4/ValueSet?url=x"} {
 		if response := g.get(path); response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "5" {
 			t.Errorf("%s: got %d, Retry-After %q", path, response.StatusCode, response.Header.Get("Retry-After"))
@@ -122,9 +122,9 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestBeginOwn checks that WriteLocalHeader starts local responses, stored or not, and never responses of other servers. Guards
+// TestWriteLocalHeader checks that WriteLocalHeader starts local responses, stored or not, and never responses of other servers. Guards
 // pass local responses without further checks.
-func TestBeginOwn(t *testing.T) {
+func TestWriteLocalHeader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, who, url string
@@ -140,7 +140,7 @@ func TestBeginOwn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newSiteBefore(t, tt.who, tt.settings, expanding())
+			g := newSiteBefore(t, tt.who, tt.settings, newExpandingBackend())
 			for n := range 4 {
 				for _, method := range []string{http.MethodGet, http.MethodHead} {
 					before := g.host.own
@@ -170,8 +170,8 @@ func storeWithOperations(s *definitionStore, answer string) http.HandlerFunc {
 	}
 }
 
-// TestInstanceIsTheServers uses the same ID for different resources of R4 and the FHIR server.
-func TestInstanceIsTheServers(t *testing.T) {
+// TestInstanceOfServer uses the same ID for different resources of R4 and the FHIR server.
+func TestInstanceOfServer(t *testing.T) {
 	t.Parallel()
 	const theirs = "http://x.example/their-gender"
 	const codes = `{"resourceType":"CodeSystem","id":"administrative-gender","url":"http://x.example/cs","content":"complete","concept":[{"code":"theirs"}]}`
@@ -200,15 +200,15 @@ func TestInstanceIsTheServers(t *testing.T) {
 		for _, off := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, off=%t", tt.name, off), func(t *testing.T) {
 				t.Parallel()
-				terminologytest.Needs(t, tt.path)
+				terminologytest.RequireFeatures(t, tt.path)
 				s := newDefinitionStore()
 				if tt.stored {
 					s.resources = map[string]string{
-						"ValueSet/administrative-gender":   listing("administrative-gender", theirs, "theirs"),
+						"ValueSet/administrative-gender":   valueSetOf("administrative-gender", theirs, "theirs"),
 						"CodeSystem/administrative-gender": codes, "ConceptMap/cm-address-use-v2": conceptMap,
 					}
 				}
-				g := newSite(t, settings{all: true, off: off, fetched: fetchedIf(tt.fetched)}, storeWithOperations(s, tt.answers))
+				g := newSite(t, settings{all: true, off: off, fetched: fetchOptions(tt.fetched)}, storeWithOperations(s, tt.answers))
 				for range 3 { // computed, stored, served from the cache
 					if body := read(t, g.get("/fhir/R4/"+tt.path)); !strings.Contains(body, tt.want) {
 						t.Fatalf("got %s, want %s in it", body, tt.want)
@@ -219,11 +219,11 @@ func TestInstanceIsTheServers(t *testing.T) {
 	}
 }
 
-// TestInstanceAlone checks instance-level operations without a FHIR server.
-func TestInstanceAlone(t *testing.T) {
+// TestInstanceWithoutServer checks instance-level operations without a FHIR server.
+func TestInstanceWithoutServer(t *testing.T) {
 	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	for _, s := range []settings{{}, {off: true}, {fetched: fetchedIf(true)}, {off: true, fetched: fetchedIf(true)}} {
+	for _, s := range []settings{{}, {off: true}, {fetched: fetchOptions(true)}, {off: true, fetched: fetchOptions(true)}} {
 		g := newSite(t, s, nobody)
 		for range 3 {
 			if body := read(t, g.get("/fhir/R4/ValueSet/administrative-gender/$expand")); !strings.Contains(body, `"code":"male"`) {
@@ -243,7 +243,7 @@ func TestInstanceAlone(t *testing.T) {
 func TestInstanceOfFailingServer(t *testing.T) {
 	t.Parallel()
 	for _, fetched := range []bool{false, true} {
-		g := newSite(t, settings{fetched: fetchedIf(fetched)}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		g := newSite(t, settings{fetched: fetchOptions(fetched)}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}))
 		if got := g.get("/fhir/R4/ValueSet/administrative-gender/$expand"); got.StatusCode < 500 {
@@ -255,14 +255,14 @@ func TestInstanceOfFailingServer(t *testing.T) {
 // TestInstanceWritten writes a resource with an ID of R4 and a stored expansion.
 func TestInstanceWritten(t *testing.T) {
 	t.Parallel()
-	g := newSite(t, settings{fetched: fetchedIf(true)}, newDefinitionStore())
+	g := newSite(t, settings{fetched: fetchOptions(true)}, newDefinitionStore())
 	const path = "/fhir/R4/ValueSet/administrative-gender/$expand"
 	for range 3 {
 		if body := read(t, g.get(path)); !strings.Contains(body, `"code":"male"`) {
 			t.Fatal(body)
 		}
 	}
-	g.write(http.MethodPut, "ValueSet/administrative-gender", listing("administrative-gender", "http://x.example/theirs", "theirs"))
+	g.write(http.MethodPut, "ValueSet/administrative-gender", valueSetOf("administrative-gender", "http://x.example/theirs", "theirs"))
 	if body := read(t, g.get(path)); !strings.Contains(body, `"code":"theirs"`) {
 		t.Error(body)
 	}
@@ -322,7 +322,7 @@ func decoded(t *testing.T, response *http.Response) (body, tag string) {
 
 // A browser gets the same body and entity tag for every repetition of a request, stored or not, so that it can
 // revalidate its copy.
-func TestSameAnswerToABrowser(t *testing.T) {
+func TestSameResponseToBrowser(t *testing.T) {
 	t.Parallel()
 	stored, unstored := newSite(t, settings{}, http.NotFoundHandler()), newSite(t, settings{off: true}, http.NotFoundHandler())
 	random := rand.New(rand.NewPCG(36, 1))
@@ -347,7 +347,7 @@ func TestSameAnswerToABrowser(t *testing.T) {
 }
 
 // Headers reach the next handler in the notation of browsers.
-func TestNextHandlerIsAskedAsBrowsersAsk(t *testing.T) {
+func TestNextHandlerHeaderNotation(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -362,14 +362,14 @@ func TestNextHandlerIsAskedAsBrowsersAsk(t *testing.T) {
 	}
 }
 
-// validations is a FHIR server that serves all operations with one response and counts them.
-type validations struct {
+// validatingServer is a FHIR server that serves all operations with one response and counts them.
+type validatingServer struct {
 	status int
 	body   string
 	asked  atomic.Int64
 }
 
-func (v *validations) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (v *validatingServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	v.asked.Add(1)
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.WriteHeader(v.status)
@@ -378,7 +378,7 @@ func (v *validations) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // A validation that depends on missing definitions is forwarded, and the response is stored. If other servers cannot
 // validate either, the provisional local response is used.
-func TestValidationAsksOthers(t *testing.T) {
+func TestValidationIsForwarded(t *testing.T) {
 	t.Parallel()
 	const (
 		validate  = "CodeSystem/$validate-code?url=http://snomed.info/sct&code=138875005"
@@ -407,8 +407,8 @@ func TestValidationAsksOthers(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
 		for _, tt := range tests {
 			t.Run(who+" "+tt.name, func(t *testing.T) {
-				terminologytest.Needs(t, tt.query)
-				server := &validations{status: tt.status, body: tt.body}
+				terminologytest.RequireFeatures(t, tt.query)
+				server := &validatingServer{status: tt.status, body: tt.body}
 				stored := settings{all: true, cache: cache.Options{NegativeTTL: time.Hour, FailureTTL: -1}}
 				g := newSiteBefore(t, who, stored, server)
 				for _, method := range []string{"GET", "GET", "HEAD"} {
@@ -426,7 +426,7 @@ func TestValidationAsksOthers(t *testing.T) {
 					t.Errorf("past the cache: %s", got)
 				}
 				xml := read(t, g.get("/fhir/R4/"+tt.query+"&_format=xml"))
-				if tt.want == ours && terminologytest.Has("xml") && !strings.Contains(xml, `<valueBoolean value="false"/>`) {
+				if tt.want == ours && terminologytest.HasFeature("xml") && !strings.Contains(xml, `<valueBoolean value="false"/>`) {
 					t.Errorf("as XML: %s", xml)
 				}
 			})
@@ -435,8 +435,8 @@ func TestValidationAsksOthers(t *testing.T) {
 }
 
 // A validation by POST is forwarded with its whole body, and a validation of loaded definitions is not forwarded.
-func TestPostedValidationAsksOthers(t *testing.T) {
-	terminologytest.Needs(t, "CodeSystem/$validate-code")
+func TestPostedValidationIsForwarded(t *testing.T) {
+	terminologytest.RequireFeatures(t, "CodeSystem/$validate-code")
 	t.Parallel()
 	g := newSite(t, settings{all: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -28,8 +28,8 @@ func (c *countedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.HandlerFunc(w, r)
 }
 
-// failing responds to each request with a status and an OperationOutcome.
-func failing(status int, retryAfter string) *countedBackend {
+// newFailingBackend responds to each request with a status and an OperationOutcome.
+func newFailingBackend(status int, retryAfter string) *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		if retryAfter != "" {
@@ -57,8 +57,8 @@ func pages(contentType string) *countedBackend {
 func TestFailuresAreShared(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func() *countedBackend{
-		"500 in FHIR": func() *countedBackend { return failing(500, "") },
-		"429 in FHIR": func() *countedBackend { return failing(429, "") },
+		"500 in FHIR": func() *countedBackend { return newFailingBackend(500, "") },
+		"429 in FHIR": func() *countedBackend { return newFailingBackend(429, "") },
 		"nothing": func() *countedBackend {
 			return &countedBackend{HandlerFunc: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
 		},
@@ -93,7 +93,7 @@ func TestFailuresAreShared(t *testing.T) {
 
 // Retry-After of a server also applies to other requests, and clients receive it (RFC 9110 §10.2.3). A limit for one
 // user does not affect other users.
-func TestRetryAfterIsKeptTo(t *testing.T) {
+func TestRetryAfterIsObeyed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		who          string
@@ -107,7 +107,7 @@ func TestRetryAfterIsKeptTo(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.who+" "+strconv.Itoa(tt.status), func(t *testing.T) {
-			server := failing(tt.status, "100")
+			server := newFailingBackend(tt.status, "100")
 			g := newSiteBefore(t, tt.who, settings{cache: cache.Options{FailureTTL: time.Second}}, server)
 			for _, url := range []string{foreign, foreign + "2", foreign + "3", foreign} {
 				response := g.expand(url)
@@ -124,7 +124,7 @@ func TestRetryAfterIsKeptTo(t *testing.T) {
 }
 
 // An expansion of another value set than requested is sent only to the client that requested it, and is not stored.
-func TestAnotherValueSetIsNotKept(t *testing.T) {
+func TestWrongValueSetIsNotStored(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		url  string
@@ -165,11 +165,11 @@ func TestAnotherValueSetIsNotKept(t *testing.T) {
 }
 
 // During the Retry-After of a server, stale responses are used.
-func TestStaleWhileLeftAlone(t *testing.T) {
+func TestStaleDuringRetryAfter(t *testing.T) {
 	t.Parallel()
 	good := atomic.Bool{}
 	good.Store(true)
-	busy := failing(503, "100")
+	busy := newFailingBackend(503, "100")
 	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !good.Load() {
 			busy.ServeHTTP(w, r)
@@ -219,7 +219,7 @@ func TestNewFilterDuringOutage(t *testing.T) {
 	}{"stale": {time.Hour, http.StatusOK}, "no stale": {0, http.StatusBadGateway}} {
 		for _, off := range []bool{false, true} {
 			var down atomic.Bool
-			wholes := &remote.FullExpansions{After: 1, TTL: time.Nanosecond, MaxStale: tt.stale}
+			wholes := &remote.FullExpansions{FetchAfter: 1, TTL: time.Nanosecond, MaxStale: tt.stale}
 			g := newSiteBefore(t, "upstream", settings{off: off, wholes: wholes}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if down.Load() {
 					w.WriteHeader(http.StatusBadGateway)

@@ -35,9 +35,9 @@ type settings struct {
 	off      bool // no cache
 	cache    cache.Options
 	upstream string
-	lifetime time.Duration          // lifetime of the upstream's responses
-	fetched  *terminology.Fetched   // definitions from the next handler
-	wholes   *remote.FullExpansions // full expansions from the upstream
+	lifetime time.Duration                   // lifetime of the upstream's responses
+	fetched  *terminology.FetchedDefinitions // definitions from the next handler
+	wholes   *remote.FullExpansions          // full expansions from the upstream
 }
 
 // site is a dispatcher in front of a next handler.
@@ -45,7 +45,7 @@ type site struct {
 	t     testing.TB
 	front *Dispatcher
 	next  NextHandler
-	host  *host
+	host  *countingHost
 }
 
 func newSite(t testing.TB, s settings, next http.Handler) *site {
@@ -65,16 +65,16 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 		}
 	}
 	state.FullExpansions = s.wholes
-	if state.Fetched = s.fetched; s.fetched != nil {
+	if state.FetchedDefinitions = s.fetched; s.fetched != nil {
 		state.Backend = remote.Handler{Base: "/fhir/R4"}
 	}
-	h := &host{counts: map[Outcome]int{}}
+	h := &countingHost{counts: map[Outcome]int{}}
 	kept := NewState(state)
-	return &site{t: t, next: plain{next}, host: h, front: New(Options{
+	return &site{t: t, next: plainHandler{next}, host: h, front: New(Options{
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
-		Handler: &api.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), HasOtherServers: true},
+		Handler: &api.Handler{CurrentLibrary: func() *terminology.Library { return library }, FetchedDefinitions: kept.FetchedDefinitions(), HasOtherServers: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
-		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Invalidation) { kept.ApplyInvalidation(e) }, WriteLocalHeader: h.beginOwn},
+		Host:    Host{Guard: h, Server: h, Metrics: h, ReportFailure: func(_ string, err error) error { return err }, Invalidate: func(e Invalidation) { kept.ApplyInvalidation(e) }, WriteLocalHeader: h.beginOwn},
 	})}
 }
 
@@ -128,8 +128,8 @@ func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
 
-// expanding returns a backend that expands each value set to one code.
-func expanding() *countedBackend {
+// newExpandingBackend returns a backend that expands each value set to one code.
+func newExpandingBackend() *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -137,17 +137,17 @@ func expanding() *countedBackend {
 	}}
 }
 
-// plain is a next handler that only needs net/http.
-type plain struct{ http.Handler }
+// plainHandler is a next handler that only needs net/http.
+type plainHandler struct{ http.Handler }
 
 // ServeHTTP implements NextHandler.
-func (p plain) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (p plainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	p.Handler.ServeHTTP(w, r)
 	return nil
 }
 
-// host is a surrounding server that counts calls. The user is in the context.
-type host struct {
+// countingHost is a surrounding server that counts calls. The user is in the context.
+type countingHost struct {
 	mu       sync.Mutex
 	counts   map[Outcome]int
 	detached int
@@ -156,43 +156,43 @@ type host struct {
 
 type principalKey struct{}
 
-func (*host) Principal(ctx context.Context) cache.Principal {
+func (*countingHost) Principal(ctx context.Context) cache.Principal {
 	p, _ := ctx.Value(principalKey{}).(cache.Principal)
 	return p
 }
 
-func (h *host) Client(ctx context.Context) cache.Principal {
+func (h *countingHost) Client(ctx context.Context) cache.Principal {
 	return cache.Principal{Client: h.Principal(ctx).Client}
 }
 
-func (h *host) Detach(ctx context.Context) context.Context {
+func (h *countingHost) Detach(ctx context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.detached++
 	return ctx
 }
 
-func (h *host) beginOwn(w http.ResponseWriter, status int) {
+func (h *countingHost) beginOwn(w http.ResponseWriter, status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.own++
 	w.WriteHeader(status)
 }
 
-func (*host) Prepare(_ http.ResponseWriter, r *http.Request) *http.Request { return r }
-func (*host) Background(_ *http.Request, next NextHandler) NextHandler     { return next }
-func (*host) Status(error) int                                             { return 0 }
-func (*host) NextTook(context.Context, time.Duration, error)               {}
-func (*host) UpstreamTook(context.Context, time.Duration, error)           {}
+func (*countingHost) Prepare(_ http.ResponseWriter, r *http.Request) *http.Request { return r }
+func (*countingHost) Background(_ *http.Request, next NextHandler) NextHandler     { return next }
+func (*countingHost) Status(error) int                                             { return 0 }
+func (*countingHost) ObserveNext(context.Context, time.Duration, error)            {}
+func (*countingHost) ObserveUpstream(context.Context, time.Duration, error)        {}
 
-func (h *host) Count(_ context.Context, o Outcome) {
+func (h *countingHost) Count(_ context.Context, o Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counts[o]++
 }
 
 // wantCounts checks the outcomes of all requests so far.
-func (h *host) wantCounts(t *testing.T, want map[Outcome]int) {
+func (h *countingHost) wantCounts(t *testing.T, want map[Outcome]int) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()

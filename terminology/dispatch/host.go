@@ -16,8 +16,8 @@ type Host struct {
 	// Server prepares requests for the next handler. Required.
 	Server Server
 
-	// CrossOrigin sets the CORS headers and returns the writer for the response. Default: no headers.
-	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+	// WithCORS sets the CORS headers and returns the writer for the response. Default: no headers.
+	WithCORS func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
 
 	// WriteLocalHeader writes the header of a local response, so that a guard can distinguish it from responses of other servers.
 	// Default: WriteHeader.
@@ -26,11 +26,11 @@ type Host struct {
 	// Metrics records requests and durations of servers. Required.
 	Metrics Metrics
 
-	// Failed logs a failure of a server and returns the error to use instead. Required.
-	Failed func(server string, err error) error
+	// ReportFailure logs a failure of a server and returns the error to use instead. Required.
+	ReportFailure func(server string, err error) error
 
-	// End calls [State.ApplyInvalidation] of all states of the process and notifies its [Peers]. Required.
-	End func(Invalidation)
+	// Invalidate calls [State.ApplyInvalidation] of all states of the process and notifies its [Peers]. Required.
+	Invalidate func(Invalidation)
 }
 
 // Guard identifies the principal that a request was authorized for.
@@ -68,11 +68,11 @@ type Metrics interface {
 	// Count counts a request by its outcome.
 	Count(ctx context.Context, o Outcome)
 
-	// NextTook records the duration of a call of the next handler.
-	NextTook(ctx context.Context, took time.Duration, err error)
+	// ObserveNext records the duration of a call of the next handler.
+	ObserveNext(ctx context.Context, duration time.Duration, err error)
 
-	// UpstreamTook records the duration of a call of an upstream.
-	UpstreamTook(ctx context.Context, took time.Duration, err error)
+	// ObserveUpstream records the duration of a call of an upstream.
+	ObserveUpstream(ctx context.Context, duration time.Duration, err error)
 }
 
 // Outcome is the source of the response to a request for an operation, or the kind of its failure.
@@ -80,22 +80,22 @@ type Outcome string
 
 // Outcomes of requests.
 const (
-	Here     Outcome = "here"
-	Stored   Outcome = "cached"   // through the cache, regardless of the source of the response
-	Next     Outcome = "next"     // by the next handler, including its errors
-	Upstream Outcome = "upstream" // by a terminology server without the cache
-	Refused  Outcome = "refused"
-	Failed   Outcome = "failed"
+	OutcomeLocal    Outcome = "here"
+	OutcomeStored   Outcome = "cached"   // through the cache, regardless of the source of the response
+	OutcomeNext     Outcome = "next"     // by the next handler, including its errors
+	OutcomeUpstream Outcome = "upstream" // by a terminology server without the cache
+	OutcomeRejected Outcome = "refused"
+	OutcomeFailed   Outcome = "failed"
 )
 
 // Outcomes lists all outcomes.
-var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
+var Outcomes = []Outcome{OutcomeLocal, OutcomeStored, OutcomeNext, OutcomeUpstream, OutcomeRejected, OutcomeFailed}
 
 // Invalidation is an invalidation of stored responses and of definitions fetched from the backend. It covers all of its
 // members; the zero Invalidation covers everything. Peers exchange it as JSON.
 type Invalidation struct {
-	// Written are changed definitions, by canonical or by type and ID (ValueSet/1), with all dependents.
-	Written []string `json:"written,omitempty"`
+	// Definitions are changed definitions, by canonical or by type and ID (ValueSet/1), with all dependents.
+	Definitions []string `json:"written,omitempty"`
 
 	// ValueSet is the canonical of a value set with invalid expansions.
 	ValueSet string `json:"value_set,omitempty"`
@@ -105,5 +105,5 @@ type Invalidation struct {
 }
 
 func (e Invalidation) isAll() bool {
-	return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == ""
+	return len(e.Definitions) == 0 && e.ValueSet == "" && e.CodeSystem == ""
 }

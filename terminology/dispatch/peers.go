@@ -15,8 +15,8 @@ import (
 
 // PeersOptions configures [Peers]. All fields are required.
 type PeersOptions struct {
-	// End calls [State.ApplyInvalidation] of all states of this process.
-	End func(Invalidation)
+	// Invalidate calls [State.ApplyInvalidation] of all states of this process.
+	Invalidate func(Invalidation)
 
 	// Send broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
 	Send func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
@@ -32,21 +32,21 @@ type PeersOptions struct {
 // or invalidates everything after a longer pause. It repeats messages that could not be sent, and broadcasts an
 // invalidation of everything if any of its messages was lost.
 type Peers struct {
-	options PeersOptions
-	sending chan struct{} // semaphore of the sender
+	options  PeersOptions
+	sendSlot chan struct{} // semaphore of the sender
 
-	mu    sync.Mutex
-	next  *message
-	down  bool // the last message could not be sent, so Announce does not wait
-	sent  []sentMessage
-	known boundedcache.Cache[string, struct{}] // IDs of received messages; applying a message twice is harmless
-	heard time.Time                            // all messages sent before this time have been received
+	mu             sync.Mutex
+	next           *message
+	lastSendFailed bool // the last message could not be sent, so Announce does not wait
+	sent           []sentMessage
+	receivedIDs    boundedcache.Cache[string, struct{}] // IDs of received messages; applying a message twice is harmless
+	receivedUntil  time.Time                            // all messages sent before this time have been received
 }
 
 // message is the next message to send. Each waiting caller has added its Invalidation.
 type message struct {
-	endings []Invalidation
-	done    bool
+	invalidations []Invalidation
+	done          bool
 }
 
 type sentMessage struct {
@@ -55,19 +55,19 @@ type sentMessage struct {
 }
 
 const (
-	messageLifetime = 10 * time.Minute
-	messageMargin   = time.Minute // margin for inaccurate lifetimes
-	sendTimeout     = 3 * time.Second
-	maxEndings      = 100 // per message, and of received endings to apply individually; more become an invalidation of everything
-	maxText         = 32 << 10
-	maxKnownIDs     = 50_000
-	maxSent         = 1000 // own messages to check for loss; any loss includes the latest ones
+	messageLifetime  = 10 * time.Minute
+	messageMargin    = time.Minute // margin for inaccurate lifetimes
+	sendTimeout      = 3 * time.Second
+	maxInvalidations = 100 // per message, and of received endings to apply individually; more become an invalidation of everything
+	maxMessageSize   = 32 << 10
+	maxReceivedIDs   = 50_000
+	maxSent          = 1000 // own messages to check for loss; any loss includes the latest ones
 )
 
 // NewPeers returns peers that count as up to date until now. Nothing produced before may be stored.
 func NewPeers(o PeersOptions) *Peers {
-	p := &Peers{options: o, sending: make(chan struct{}, 1), next: new(message), heard: time.Now()}
-	p.known.MaxEntries = maxKnownIDs
+	p := &Peers{options: o, sendSlot: make(chan struct{}, 1), next: new(message), receivedUntil: time.Now()}
+	p.receivedIDs.MaxEntries = maxReceivedIDs
 	return p
 }
 
@@ -77,10 +77,10 @@ func (p *Peers) Announce(e Invalidation) {
 	m := p.next
 	m.add(e)
 	p.mu.Unlock()
-	p.sending <- struct{}{}
-	defer func() { <-p.sending }()
+	p.sendSlot <- struct{}{}
+	defer func() { <-p.sendSlot }()
 	p.mu.Lock()
-	ready := !m.done && !p.down
+	ready := !m.done && !p.lastSendFailed
 	p.mu.Unlock()
 	if ready {
 		p.send()
@@ -93,16 +93,16 @@ func (p *Peers) send() {
 	p.mu.Lock()
 	m := p.next
 	p.next = new(message)
-	p.known.Put(id, struct{}{}, 1)
+	p.receivedIDs.Put(id, struct{}{}, 1)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout) // must not depend on the client's connection
 	defer cancel()
-	err := p.options.Send(ctx, id, m.text(), messageLifetime)
+	err := p.options.Send(ctx, id, m.encode(), messageLifetime)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m.done, p.down = true, err != nil
+	m.done, p.lastSendFailed = true, err != nil
 	if err != nil {
-		p.next.add(m.endings...)
+		p.next.add(m.invalidations...)
 		return
 	}
 	if p.sent = append(p.sent, sentMessage{id, time.Now()}); len(p.sent) > maxSent {
@@ -131,81 +131,83 @@ type Message struct {
 // Apply applies the invalidations of peers. Call it for all news, even without messages, because news indicate that
 // sending may work again. It does not wait for peers.
 func (p *Peers) Apply(n ReceivedMessages) {
-	ended, unsent := p.learn(n)
-	for _, e := range ended {
-		p.options.End(e)
+	invalidations, hasUnsent := p.receive(n)
+	for _, e := range invalidations {
+		p.options.Invalidate(e)
 	}
-	if !unsent {
+	if !hasUnsent {
 		return
 	}
 	select {
-	case p.sending <- struct{}{}:
+	case p.sendSlot <- struct{}{}:
 		go func() {
-			defer func() { <-p.sending }()
+			defer func() { <-p.sendSlot }()
 			p.send()
 		}()
 	default: // a send is in progress
 	}
 }
 
-// learn returns the invalidations to apply, and whether endings are waiting to be sent.
-func (p *Peers) learn(n ReceivedMessages) (ended []Invalidation, unsent bool) {
+// receive returns the invalidations to apply, and whether endings are waiting to be sent.
+func (p *Peers) receive(n ReceivedMessages) (invalidations []Invalidation, hasUnsent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pause := n.QueriedAt.Sub(p.heard); pause > messageLifetime-messageMargin {
+	if pause := n.QueriedAt.Sub(p.receivedUntil); pause > messageLifetime-messageMargin {
 		p.options.Logger.Info("cached expansions cleared: invalidations of other gateways may have been missed", "unheard", pause.Round(time.Second))
-		ended = []Invalidation{{}}
+		invalidations = []Invalidation{{}}
 	}
 	ids := make(map[string]bool, len(n.Messages))
 	for _, m := range n.Messages {
 		ids[m.ID] = true
-		if _, known := p.known.Get(m.ID); !known {
-			p.known.Put(m.ID, struct{}{}, 1)
-			ended = appendEndings(ended, endingsOf(m.Text)...)
+		if _, isDuplicate := p.receivedIDs.Get(m.ID); !isDuplicate {
+			p.receivedIDs.Put(m.ID, struct{}{}, 1)
+			invalidations = appendInvalidations(invalidations, parseInvalidations(m.Text)...)
 		}
 	}
-	if n.IsComplete && p.lost(ids, n.QueriedAt) {
+	if n.IsComplete && p.pruneSent(ids, n.QueriedAt) {
 		p.options.Logger.Warn("cached expansions cleared on all gateways: the store has lost this gateway's invalidations")
 		p.next.add(Invalidation{})
 	}
-	if n.QueriedAt.After(p.heard) {
-		p.heard = n.QueriedAt
+	if n.QueriedAt.After(p.receivedUntil) {
+		p.receivedUntil = n.QueriedAt
 	}
-	p.down = false
-	return ended, len(p.next.endings) > 0
+	p.lastSendFailed = false
+	return invalidations, len(p.next.invalidations) > 0
 }
 
-// lost reports whether a message of this process is missing. It forgets missing and expired messages.
-func (p *Peers) lost(there map[string]bool, asked time.Time) (lost bool) {
+// pruneSent reports whether a message of this process is missing. It forgets missing and expired messages.
+func (p *Peers) pruneSent(received map[string]bool, queriedAt time.Time) (lost bool) {
 	p.sent = slices.DeleteFunc(p.sent, func(m sentMessage) bool {
-		over := asked.Sub(m.at) > messageLifetime-messageMargin
-		gone := !over && m.at.Before(asked) && !there[m.id]
-		lost = lost || gone
-		return over || gone
+		expired := queriedAt.Sub(m.at) > messageLifetime-messageMargin
+		missing := !expired && m.at.Before(queriedAt) && !received[m.id]
+		lost = lost || missing
+		return expired || missing
 	})
 	return lost
 }
 
-func (m *message) add(endings ...Invalidation) { m.endings = appendEndings(m.endings, endings...) }
+func (m *message) add(endings ...Invalidation) {
+	m.invalidations = appendInvalidations(m.invalidations, endings...)
+}
 
-// appendEndings appends endings, or replaces all of them with an invalidation of everything.
-func appendEndings(to []Invalidation, more ...Invalidation) []Invalidation {
-	if to = append(to, more...); len(to) > maxEndings || slices.ContainsFunc(to, Invalidation.isAll) {
+// appendInvalidations appends endings, or replaces all of them with an invalidation of everything.
+func appendInvalidations(to []Invalidation, more ...Invalidation) []Invalidation {
+	if to = append(to, more...); len(to) > maxInvalidations || slices.ContainsFunc(to, Invalidation.isAll) {
 		return []Invalidation{{}}
 	}
 	return to
 }
 
-func (m *message) text() []byte {
-	text, err := json.Marshal(m.endings)
-	if err != nil || len(text) > maxText { // err: a canonical is not valid UTF-8
+func (m *message) encode() []byte {
+	text, err := json.Marshal(m.invalidations)
+	if err != nil || len(text) > maxMessageSize { // err: a canonical is not valid UTF-8
 		return []byte("[{}]")
 	}
 	return text
 }
 
-// endingsOf parses a message. An invalid message, e.g. from a later version, invalidates everything.
-func endingsOf(text []byte) (list []Invalidation) {
+// parseInvalidations parses a message. An invalid message, e.g. from a later version, invalidates everything.
+func parseInvalidations(text []byte) (list []Invalidation) {
 	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
 		return []Invalidation{{}}
 	}

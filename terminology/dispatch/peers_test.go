@@ -68,12 +68,12 @@ func newGateways(t testing.TB, n int, b *board, backend http.Handler, fetched bo
 	for range n {
 		s := settings{cache: cache.Options{TTL: 1000 * time.Hour}}
 		if fetched {
-			s.fetched = &terminology.Fetched{TTL: 1000 * time.Hour}
+			s.fetched = &terminology.FetchedDefinitions{TTL: 1000 * time.Hour}
 		}
 		g := &gateway{site: newSite(t, s, backend), board: b}
 		state := g.front.state
-		g.peers = NewPeers(PeersOptions{End: func(e Invalidation) { state.ApplyInvalidation(e) }, Send: b.tell, Logger: slog.New(slog.DiscardHandler)})
-		g.front.host.End = func(e Invalidation) {
+		g.peers = NewPeers(PeersOptions{Invalidate: func(e Invalidation) { state.ApplyInvalidation(e) }, Send: b.tell, Logger: slog.New(slog.DiscardHandler)})
+		g.front.host.Invalidate = func(e Invalidation) {
 			state.ApplyInvalidation(e)
 			g.peers.Announce(e)
 		}
@@ -107,39 +107,39 @@ func (g *gateway) hear() {
 func (g *gateway) untold() bool {
 	g.peers.mu.Lock()
 	defer g.peers.mu.Unlock()
-	return g.peers.down
+	return g.peers.lastSendFailed
 }
 
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
-// versioned is a backend with value sets that have their version as their only code. Its responses can be delayed.
-type versioned struct {
+// versionedBackend is a backend with value sets that have their version as their only code. Its responses can be delayed.
+type versionedBackend struct {
 	mu       sync.Mutex
 	versions map[string]int
 	delay    time.Duration
 }
 
-func (v *versioned) current(url string) string {
+func (v *versionedBackend) current(url string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return fmt.Sprint("v", v.versions[url])
 }
 
 // takeTime sets the delay of later responses.
-func (v *versioned) takeTime(delay time.Duration) {
+func (v *versionedBackend) takeTime(delay time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.delay = delay
 }
 
 // pause returns the current delay.
-func (v *versioned) pause() time.Duration {
+func (v *versionedBackend) pause() time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.delay
 }
 
-func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (v *versionedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	url := r.URL.Query().Get("url")
 	if r.Method == http.MethodPut {
@@ -155,13 +155,13 @@ func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, expansionOf(url, code))
 		return
 	}
-	_, _ = fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s}]}`, listing(strings.TrimPrefix(url, urlOf("")), url, code))
+	_, _ = fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s}]}`, valueSetOf(strings.TrimPrefix(url, urlOf("")), url, code))
 }
 
 func urlOf(id string) string { return "http://x.example/" + id }
 
 // Peers remove no more responses than the writing gateway, unless they were disconnected for long.
-func TestPeersKeepTheRest(t *testing.T) {
+func TestPeersKeepOtherResponses(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
 	for name, tt := range map[string]struct {
@@ -177,12 +177,12 @@ func TestPeersKeepTheRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := new(board)
-				list := newGateways(t, 2, b, &versioned{versions: map[string]int{}}, true)
+				list := newGateways(t, 2, b, &versionedBackend{versions: map[string]int{}}, true)
 				a, other := list[0], list[1]
 				other.wantCodes(urlOf("a"), "v0")
 				other.wantCodes(urlOf("b"), "v0")
 				other.cutOff()
-				a.write(http.MethodPut, "ValueSet/a", listing("a", urlOf("a"), "new"))
+				a.write(http.MethodPut, "ValueSet/a", valueSetOf("a", urlOf("a"), "new"))
 				for range int(tt.cut / time.Minute) {
 					time.Sleep(time.Minute)
 					a.hear()
@@ -215,9 +215,9 @@ func TestPeersRenewDefinitions(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
 	synctest.Test(t, func(t *testing.T) {
-		backend := &versioned{versions: map[string]int{}}
+		backend := &versionedBackend{versions: map[string]int{}}
 		list := newGateways(t, 2, new(board), backend, true)
-		list[0].front.state.Fetched().TTL = time.Hour
+		list[0].front.state.FetchedDefinitions().TTL = time.Hour
 		for _, g := range list {
 			g.wantCodes(urlOf("a"), "v0")
 		}
@@ -238,13 +238,13 @@ func TestPeersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs, told := true, 0
 		p := NewPeers(PeersOptions{
-			End: func(Invalidation) {}, Logger: slog.New(slog.DiscardHandler),
+			Invalidate: func(Invalidation) {}, Logger: slog.New(slog.DiscardHandler),
 			Send: func(ctx context.Context, _ string, text []byte, _ time.Duration) error {
 				if hangs {
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				told += len(endingsOf(text))
+				told += len(parseInvalidations(text))
 				return nil
 			},
 		})
@@ -273,38 +273,38 @@ func TestEndingsOf(t *testing.T) {
 		`[{"written":["ValueSet/1"]}]`: false, `[{"value_set":"x"},{"code_system":"y"}]`: false,
 		`[{"measure":"x"}]`: true, `[]`: true, `{}`: true, `broken`: true,
 	} {
-		if list := endingsOf([]byte(text)); list[0].isAll() != all {
+		if list := parseInvalidations([]byte(text)); list[0].isAll() != all {
 			t.Errorf("%s: %+v", text, list)
 		}
 	}
 	for name, m := range map[string]message{
-		"long":      {endings: []Invalidation{{ValueSet: strings.Repeat("x", maxText)}}},
-		"not UTF-8": {endings: []Invalidation{{ValueSet: "\xff"}}},
+		"long":      {invalidations: []Invalidation{{ValueSet: strings.Repeat("x", maxMessageSize)}}},
+		"not UTF-8": {invalidations: []Invalidation{{ValueSet: "\xff"}}},
 	} {
-		if text := m.text(); !endingsOf(text)[0].isAll() {
+		if text := m.encode(); !parseInvalidations(text)[0].isAll() {
 			t.Errorf("%s: %.60s", name, text)
 		}
 	}
 	var many message
-	for range 2 * maxEndings {
+	for range 2 * maxInvalidations {
 		many.add(Invalidation{ValueSet: "x"})
 	}
-	if len(many.endings) > maxEndings || !many.endings[0].isAll() {
-		t.Errorf("%d endings", len(many.endings))
+	if len(many.invalidations) > maxInvalidations || !many.invalidations[0].isAll() {
+		t.Errorf("%d endings", len(many.invalidations))
 	}
 }
 
 // A transaction of clinical data invalidates nothing and is not broadcast.
-func TestOtherWritesAreNotTold(t *testing.T) {
+func TestOtherWritesAreNotBroadcast(t *testing.T) {
 	t.Parallel()
-	g := newSite(t, settings{}, expanding())
-	g.front.host.End = func(e Invalidation) { t.Errorf("ended %+v", e) }
+	g := newSite(t, settings{}, newExpandingBackend())
+	g.front.host.Invalidate = func(e Invalidation) { t.Errorf("ended %+v", e) }
 	g.write(http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`)
 }
 
 // A write through one gateway invalidates the responses of all others, regardless of concurrent requests, of
 // disconnected peers, and of a store that fails or loses all messages.
-func TestPeersEndTheSame(t *testing.T) {
+func TestPeersInvalidateTheSame(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
 	for seed := range uint64(100) {
@@ -329,13 +329,13 @@ type history struct {
 	t        *testing.T
 	chance   *rand.Rand
 	board    *board
-	backend  *versioned
+	backend  *versionedBackend
 	gateways []*gateway
 	asking   sync.WaitGroup
 }
 
 func newHistory(t *testing.T, chance *rand.Rand, fetched bool) *history {
-	h := &history{t: t, chance: chance, board: new(board), backend: &versioned{versions: map[string]int{}}}
+	h := &history{t: t, chance: chance, board: new(board), backend: &versionedBackend{versions: map[string]int{}}}
 	h.gateways = newGateways(t, 3, h.board, h.backend, fetched)
 	return h
 }
@@ -364,7 +364,7 @@ func (h *history) step(g *gateway) {
 	id := h.id()
 	switch h.chance.IntN(12) {
 	case 0, 1:
-		g.write(http.MethodPut, "ValueSet/"+id, listing(id, urlOf(id), "new"))
+		g.write(http.MethodPut, "ValueSet/"+id, valueSetOf(id, urlOf(id), "new"))
 		g.wantCodes(urlOf(id), h.backend.current(urlOf(id)))
 		h.checkHeard()
 	case 2, 3, 4:

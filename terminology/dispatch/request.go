@@ -63,15 +63,15 @@ func mentionsCacheID(body []byte) bool {
 
 // request is a request for an operation, parsed once. Producers may use it after the client's request has ended.
 type request struct {
-	front    *Dispatcher
-	local    operation // serves the request locally
-	next     NextHandler
-	path     string   // path below the FHIR base: ValueSet/$expand
-	personal bool     // the response is only for this client
-	schemes  *schemes // schemes of keys; nil disables the cache
-	known    requestRecord
-	number   uint64 // number in the sightings; 0 if none
-	body     []byte // body of a POST; nil until read
+	dispatcher *Dispatcher
+	local      operation // serves the request locally
+	next       NextHandler
+	path       string   // path below the FHIR base: ValueSet/$expand
+	isPersonal bool     // the response is only for this client
+	schemes    *schemes // schemes of keys; nil disables the cache
+	record     requestRecord
+	hash       uint64 // number in the sightings; 0 if none
+	body       []byte // body of a POST; nil until read
 }
 
 // schemes contains the key schemes of the responses based on a library.
@@ -84,27 +84,27 @@ type schemes struct {
 
 func (f *Dispatcher) newRequest(r *http.Request, next NextHandler, local operation) *request {
 	path := strings.TrimPrefix(r.URL.Path, f.options.Base+"/")
-	q := &request{front: f, local: local, next: next, personal: isPersonal(r), path: path}
-	if f.state.cache != nil && !q.personal {
+	q := &request{dispatcher: f, local: local, next: next, isPersonal: isPersonal(r), path: path}
+	if f.state.cache != nil && !q.isPersonal {
 		q.schemes = f.currentSchemes()
 	}
 	if q.schemes != nil && r.Method != http.MethodPost {
-		q.number = f.sightings.number(r, q.schemes.seed)
-		q.known = f.sightings.look(q.number)
+		q.hash = f.admission.requestHash(r, q.schemes.seed)
+		q.record = f.admission.lookUp(q.hash)
 	}
 	return q
 }
 
 func (f *Dispatcher) currentSchemes() *schemes {
-	library := f.options.Handler.Current()
+	library := f.options.Handler.CurrentLibrary()
 	if s := f.schemes.Load(); s != nil && s.library == library {
 		return s
 	}
 	epoch := f.options.Epoch(library)
 	s := &schemes{
-		library: library, seed: f.sightings.seed(epoch),
-		shared: cache.Scheme{Space: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
-		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: f.options.VaryBy, Headers: f.options.VaryHeaders},
+		library: library, seed: f.admission.seed(epoch),
+		shared: cache.Scheme{Namespace: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
+		next:   cache.Scheme{Namespace: "next", Epoch: epoch, VaryBy: f.options.VaryBy, Headers: f.options.VaryHeaders},
 	}
 	f.schemes.Store(s)
 	return s
@@ -119,7 +119,7 @@ func (q *request) readBody(r *http.Request) (err error) {
 	if q.body, err = io.ReadAll(r.Body); err != nil {
 		return err
 	}
-	q.personal = q.personal || mentionsCacheID(q.body)
+	q.isPersonal = q.isPersonal || mentionsCacheID(q.body)
 	r.Body = io.NopCloser(bytes.NewReader(q.body))
 	return nil
 }
@@ -128,30 +128,30 @@ func (q *request) readBody(r *http.Request) (err error) {
 // by letter are never repeated, so a request seen for the first time skips the cache. Repeated requests have a separate
 // table, so that others do not evict them. A wrong entry is harmless.
 type admission struct {
-	hash  maphash.Seed
-	once  [1 << sightingBits]atomic.Uint64
-	often [1 << sightingBits]atomic.Uint64
+	hashSeed  maphash.Seed
+	seenOnce  [1 << hashBits]atomic.Uint64
+	seenOften [1 << hashBits]atomic.Uint64
 }
 
-const sightingBits = 16
+const hashBits = 16
 
 // requestRecord is the record of a request.
 type requestRecord uint8
 
 const (
-	unseen requestRecord = iota
-	seen
-	seenNext // served by the next handler
+	neverSeen requestRecord = iota
+	seenBefore
+	servedByNext // served by the next handler
 )
 
-func newAdmission() *admission { return &admission{hash: maphash.MakeSeed()} }
+func newAdmission() *admission { return &admission{hashSeed: maphash.MakeSeed()} }
 
-func (s *admission) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
+func (s *admission) seed(epoch string) uint64 { return maphash.String(s.hashSeed, epoch) }
 
-// number returns a nonzero even hash of a request.
-func (s *admission) number(r *http.Request, seed uint64) uint64 {
+// requestHash returns a nonzero even hash of a request.
+func (s *admission) requestHash(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
-	h.SetSeed(s.hash)
+	h.SetSeed(s.hashSeed)
 	maphash.WriteComparable(&h, seed)
 	for _, text := range [...]string{r.Host, r.URL.Path, r.URL.RawQuery} {
 		_, _ = h.WriteString(text)
@@ -166,27 +166,27 @@ func (s *admission) number(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-// look returns the record of a request and updates the tables.
-func (s *admission) look(n uint64) requestRecord {
-	slot := n >> (64 - sightingBits)
-	known := s.often[slot].Load()
-	if known|1 != n|1 {
-		if known = s.once[slot].Load(); known|1 != n|1 {
-			s.once[slot].Store(n)
-			return unseen
+// lookUp returns the record of a request and updates the tables.
+func (s *admission) lookUp(n uint64) requestRecord {
+	slot := n >> (64 - hashBits)
+	recent := s.seenOften[slot].Load()
+	if recent|1 != n|1 {
+		if recent = s.seenOnce[slot].Load(); recent|1 != n|1 {
+			s.seenOnce[slot].Store(n)
+			return neverSeen
 		}
-		s.often[slot].Store(known)
+		s.seenOften[slot].Store(recent)
 	}
-	if known == n {
-		return seen
+	if recent == n {
+		return seenBefore
 	}
-	return seenNext
+	return servedByNext
 }
 
-// isNext records that the next handler served a request.
-func (s *admission) isNext(n uint64) {
-	slot := n >> (64 - sightingBits)
-	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
+// recordNext records that the next handler served a request.
+func (s *admission) recordNext(n uint64) {
+	slot := n >> (64 - hashBits)
+	for _, list := range []*atomic.Uint64{&s.seenOnce[slot], &s.seenOften[slot]} {
 		list.CompareAndSwap(n, n|1)
 	}
 }
@@ -194,78 +194,78 @@ func (s *admission) isNext(n uint64) {
 // serveStored serves a request through the cache, with a response shared by all clients, otherwise a response of the next
 // handler. Local responses too large to store are computed again. For those of the next handler, the result is missing.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
-	f, s := q.front, q.schemes
+	f, s := q.dispatcher, q.schemes
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, WriteLocalHeader: f.host.WriteLocalHeader}
-	d := &toNext
-	if q.known != seenNext {
+	d := &errForwardToNext
+	if q.record != servedByNext {
 		call.Principal, call.Produce = f.host.Guard.Client(r.Context()), q.produceShared
 		err := f.state.cache.Serve(w, r, &call)
-		if d = detourOf(err); d == nil {
-			return written(Stored, err)
+		if d = forwardErrorOf(err); d == nil {
+			return newWrittenResult(OutcomeStored, err)
 		}
 	}
-	if d.to == nextStored {
-		if q.number != 0 {
-			f.sightings.isNext(q.number)
+	if d.destination == viaNextCache {
+		if q.hash != 0 {
+			f.admission.recordNext(q.hash)
 		}
-		call.Scheme, call.Principal, call.Produce = &s.next, f.host.Guard.Principal(r.Context()), q.produceOwn
+		call.Scheme, call.Principal, call.Produce = &s.next, f.host.Guard.Principal(r.Context()), q.produceForNext
 		err := f.state.cache.Serve(w, r, &call)
-		if d = detourOf(err); d == nil {
-			return written(Next, err)
+		if d = forwardErrorOf(err); d == nil {
+			return newWrittenResult(OutcomeNext, err)
 		}
 	}
-	if d.to == hereStraight {
-		return q.serveHere(w, r)
+	if d.destination == directToLocal {
+		return q.serveLocal(w, r)
 	}
 	return result{missing: d.missing}
 }
 
-// written returns the result of a handler that wrote a response unless it returned an error.
-func written(by Outcome, err error) result {
+// newWrittenResult returns the result of a handler that wrote a response unless it returned an error.
+func newWrittenResult(by Outcome, err error) result {
 	if err != nil {
 		return result{err: err}
 	}
-	return result{by: by}
+	return result{source: by}
 }
 
 // produceShared produces a response for all clients, locally or through an upstream.
-func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
-	made := q.make(r)
-	if made.missing != nil {
-		return nil, &forwardError{nextStored, made.missing}
+func (q *request) produceShared(r *http.Request) (*cache.Response, error) {
+	produced := q.produceResult(r)
+	if produced.missing != nil {
+		return nil, &forwardError{viaNextCache, produced.missing}
 	}
-	return made.answer, made.err
+	return produced.response, produced.err
 }
 
-func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
-	made := q.make(r)
-	if made.missing != nil {
-		made = q.askNext(r, made.missing)
+func (q *request) produceForNext(r *http.Request) (*cache.Response, error) {
+	produced := q.produceResult(r)
+	if produced.missing != nil {
+		produced = q.callNext(r, produced.missing)
 	}
-	return made.answer, made.failure()
+	return produced.response, produced.failure()
 }
 
-// make produces a response locally or through an upstream.
-func (q *request) make(r *http.Request) result {
-	here := q.makeHere(r)
-	if here.missing == nil {
-		return here
+// produceResult produces a response locally or through an upstream.
+func (q *request) produceResult(r *http.Request) result {
+	local := q.produceLocal(r)
+	if local.missing == nil {
+		return local
 	}
-	return q.askUpstream(r, here.missing)
+	return q.callUpstream(r, local.missing)
 }
 
-// serveHere serves the client locally, without buffering.
-func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
+// serveLocal serves the client locally, without buffering.
+func (q *request) serveLocal(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	if q.schemes != nil {
-		header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
-		if q.front.isAuthorised(r) {
-			header["Cache-Control"] = q.front.private
+		header["Cache-Status"], header["Cache-Control"] = cacheStatusMiss, q.dispatcher.localCacheControl
+		if q.dispatcher.isAuthorised(r) {
+			header["Cache-Control"] = q.dispatcher.privateCacheControl
 		}
 	}
-	err := q.local(q.front.own(w), r)
+	err := q.local(q.dispatcher.newLocalWriter(w), r)
 	if err == nil {
-		return result{by: Here}
+		return result{source: OutcomeLocal}
 	}
 	if q.schemes != nil {
 		delete(header, "Cache-Status")
@@ -274,39 +274,39 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	return resultOf(err)
 }
 
-// ownWriter starts a local response with WriteLocalHeader.
-type ownWriter struct {
+// localWriter starts a local response with WriteLocalHeader.
+type localWriter struct {
 	http.ResponseWriter
-	begin func(w http.ResponseWriter, status int)
+	writeHeader func(w http.ResponseWriter, status int)
 }
 
-func (f *Dispatcher) own(w http.ResponseWriter) http.ResponseWriter {
+func (f *Dispatcher) newLocalWriter(w http.ResponseWriter) http.ResponseWriter {
 	if f.host.WriteLocalHeader == nil {
 		return w
 	}
-	return &ownWriter{w, f.host.WriteLocalHeader}
+	return &localWriter{w, f.host.WriteLocalHeader}
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *ownWriter) WriteHeader(status int) { w.begin(w.ResponseWriter, status) }
+func (w *localWriter) WriteHeader(status int) { w.writeHeader(w.ResponseWriter, status) }
 
 // Unwrap returns the underlying writer, for http.ResponseController.
-func (w *ownWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *localWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// missed is the Cache-Status of local responses that are not stored (RFC 9211).
-var missed = []string{"caddy-fhir; fwd=miss"}
+// cacheStatusMiss is the Cache-Status of local responses that are not stored (RFC 9211).
+var cacheStatusMiss = []string{"caddy-fhir; fwd=miss"}
 
-// makeHere produces a local response to be stored.
-func (q *request) makeHere(r *http.Request) result {
-	recorder := remote.NewRecorder(maxHeldHere)
+// produceLocal produces a local response to be stored.
+func (q *request) produceLocal(r *http.Request) result {
+	recorder := remote.NewRecorder(maxStoredLocalSize)
 	err := q.local(recorder, r)
 	switch {
 	case recorder.IsTruncated():
-		return result{err: &forwardError{to: hereStraight}}
+		return result{err: &forwardError{destination: directToLocal}}
 	case err != nil:
 		return resultOf(err)
 	}
-	a := recorded(recorder)
+	a := recordedResponse(recorder)
 	a.IsLocal = true
 	if a.Status == http.StatusOK { // keeps the entity tag, which clients may have received before the response was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
@@ -314,16 +314,16 @@ func (q *request) makeHere(r *http.Request) result {
 			a.Tags = append(a.Tags, path.Dir(q.path))
 		}
 	}
-	return result{answer: a}
+	return result{response: a}
 }
 
-func recorded(by *remote.Recorder) *cache.Answer {
-	return &cache.Answer{Status: by.Status(), Header: by.Header(), Body: by.Body()}
+func recordedResponse(by *remote.Recorder) *cache.Response {
+	return &cache.Response{Status: by.Status(), Header: by.Header(), Body: by.Body()}
 }
 
-// maxHeldHere is the maximum size of a stored local response in bytes. Computing a larger one again is as fast as
+// maxStoredLocalSize is the maximum size of a stored local response in bytes. Computing a larger one again is as fast as
 // copying it.
-const maxHeldHere = 2 << 20
+const maxStoredLocalSize = 2 << 20
 
 // isFetchFailure reports whether fetching a definition failed, so that a stale response is preferable.
 func isFetchFailure(err error) bool {
@@ -331,8 +331,8 @@ func isFetchFailure(err error) bool {
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)
 }
 
-// madeOf contains the members of an expansion that identify its definitions.
-type madeOf struct {
+// usedDefinitions contains the members of an expansion that identify its definitions.
+type usedDefinitions struct {
 	URL  string `json:"url"`
 	Meta struct {
 		Tag []struct {
@@ -344,33 +344,33 @@ type madeOf struct {
 			Name string `json:"name"`
 			URI  string `json:"valueUri"`
 		} `json:"parameter"`
-		Contains []madeOfSystem `json:"contains"`
+		Contains []usedSystem `json:"contains"`
 	} `json:"expansion"`
 }
 
-type madeOfSystem struct {
-	System   string         `json:"system"`
-	Contains []madeOfSystem `json:"contains"`
+type usedSystem struct {
+	System   string       `json:"system"`
+	Contains []usedSystem `json:"contains"`
 }
 
 // definitionsOf returns the canonicals that an expansion depends on: the value set, its used definitions, and the code
 // systems of its codes. It returns nil for an incomplete expansion, which any change of a definition invalidates.
 func definitionsOf(body []byte) (tags []string) {
-	var made madeOf
-	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {
+	var expansion usedDefinitions
+	if json.Unmarshal(body, &expansion, jsontext.AllowDuplicateNames(true)) != nil || expansion.URL == "" || len(expansion.Meta.Tag) > 0 {
 		return nil
 	}
-	seen := map[string]bool{made.URL: true}
-	for _, p := range made.Expansion.Parameter {
+	seen := map[string]bool{expansion.URL: true}
+	for _, p := range expansion.Expansion.Parameter {
 		if strings.HasPrefix(p.Name, "used-") {
 			seen[p.URI] = true
 		}
 	}
-	addSystems(seen, made.Expansion.Contains)
+	addSystems(seen, expansion.Expansion.Contains)
 	return slices.Collect(maps.Keys(seen))
 }
 
-func addSystems(to map[string]bool, list []madeOfSystem) {
+func addSystems(to map[string]bool, list []usedSystem) {
 	for i := range list {
 		to[list[i].System] = true
 		addSystems(to, list[i].Contains)
@@ -382,74 +382,74 @@ func (f *Dispatcher) isAuthorised(r *http.Request) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }
 
-// askUpstream calls the terminology server. The result is missing if only the next handler can serve the request, as
+// callUpstream calls the terminology server. The result is missing if only the next handler can serve the request, as
 // for a resource ID. If the server lacks a definition too, the local error is the better response.
-func (q *request) askUpstream(r *http.Request, m *missing) result {
-	f := q.front
+func (q *request) callUpstream(r *http.Request, m *missingDefinition) result {
+	f := q.dispatcher
 	if f.state.routes == nil || strings.Count(q.path, "/") > 1 {
 		return result{missing: m}
 	}
-	asked := q.asking(r)
-	subject := remote.SubjectOf(asked)
+	parsed := q.parseForRemote(r)
+	subject := remote.SubjectOf(parsed)
 	server := f.state.routes.Server(subject.WithMissing(m.err))
 	if server == nil {
 		return result{missing: m}
 	}
-	if whole, err := f.state.wholes.Answer(server, asked, f.options.Handler.Current().Definitions().Synonyms()); err != nil {
+	if fromFull, err := f.state.fullExpansions.Respond(server, parsed, f.options.Handler.CurrentLibrary().Definitions().Synonyms()); err != nil {
 		return result{err: err}
-	} else if whole != nil {
-		return result{answer: answerOf(whole)}
+	} else if fromFull != nil {
+		return result{response: toCacheResponse(fromFull)}
 	}
 	start := time.Now()
-	theirs, err := server.Ask(r.Context(), asked.Request)
-	f.host.Metrics.UpstreamTook(r.Context(), time.Since(start), err)
+	remoteResponse, err := server.Do(r.Context(), parsed.Request)
+	f.host.Metrics.ObserveUpstream(r.Context(), time.Since(start), err)
 	switch {
 	case err != nil:
-		err = f.host.Failed(server.Base(), err)
-		if stale, _ := f.state.wholes.StaleAnswer(server, asked, f.options.Handler.Current().Definitions().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
-			return result{answer: answerOf(stale)}
+		err = f.host.ReportFailure(server.Base(), err)
+		if stale, _ := f.state.fullExpansions.RespondStale(server, parsed, f.options.Handler.CurrentLibrary().Definitions().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
+			return result{response: toCacheResponse(stale)}
 		}
-		return result{err: unavailable(m.afterUpstream(err), err)}
-	case theirs.Negative() && !m.unknown:
-		return m.answer()
+		return result{err: newUnavailableError(m.errorAfterUpstream(err), err)}
+	case remoteResponse.IsNegative() && !m.definitionUnknown:
+		return m.toResult()
 	}
-	answer, right := accepted(asked, subject.ValueSet, theirs)
+	response, right := acceptResponse(parsed, subject.ValueSet, remoteResponse)
 	if right {
-		f.state.wholes.RecordResponse(server, asked, theirs)
+		f.state.fullExpansions.RecordResponse(server, parsed, remoteResponse)
 	}
-	return result{answer: answer}
+	return result{response: response}
 }
 
-// asking returns the request in the form for other servers.
-func (q *request) asking(r *http.Request) remote.Question {
-	return remote.ParseQuestion(remote.Request{
+// parseForRemote returns the request in the form for other servers.
+func (q *request) parseForRemote(r *http.Request) remote.ParsedRequest {
+	return remote.ParseRequest(remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
-		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
+		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.NormalizeLanguages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
 	})
 }
 
-const nextHandler = "next handler"
+const nextHandlerName = "next handler"
 
-// askNext requests a response to be stored from the next handler, unless its Retry-After has not yet elapsed.
-func (q *request) askNext(r *http.Request, m *missing) result {
-	f := q.front
+// callNext requests a response to be stored from the next handler, unless its Retry-After has not yet elapsed.
+func (q *request) callNext(r *http.Request, m *missingDefinition) result {
+	f := q.dispatcher
 	if err := f.state.backoff.Err(""); err != nil {
-		return result{err: unavailable(m.afterNext(err), err)}
+		return result{err: newUnavailableError(m.errorAfterNext(err), err)}
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.NextTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
-	request := q.forNext(r, recorder)
+	recorder := remote.NewRecorder(remote.DefaultMaxResponseSize)
+	request := q.requestForNext(r, recorder)
 	err := recorder.Record(func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
-	f.host.Metrics.NextTook(r.Context(), time.Since(start), err)
+	f.host.Metrics.ObserveNext(r.Context(), time.Since(start), err)
 	wait := f.state.backoff.RecordRetryAfter(recorder.Status(), recorder.Header(), false)
 	switch {
-	case recorder.IsTruncated() && remote.Begins(q.path, recorder.Header(), recorder.Body()):
-		return result{err: &forwardError{nextStraight, m}}
+	case recorder.IsTruncated() && remote.MayBeResponse(q.path, recorder.Header(), recorder.Body()):
+		return result{err: &forwardError{directToNext, m}}
 	case recorder.IsTruncated():
-		_, err = recorder.Answer(q.path) // returns the error for oversized responses
+		_, err = recorder.Response(q.path) // returns the error for oversized responses
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if !errors.Is(err, context.DeadlineExceeded) {
 			err = errors.Join(ctx.Err(), err)
@@ -457,15 +457,15 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	case err == nil && recorder.Status() == 0:
 		return result{missing: m}
 	case err == nil:
-		return q.readNext(r, recorder, m)
+		return q.readNextResponse(r, recorder, m)
 	}
-	err = f.host.Failed(nextHandler, err)
-	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
+	err = f.host.ReportFailure(nextHandlerName, err)
+	return result{err: &cache.UnavailableError{RetryAfter: wait, Err: m.errorAfterNext(err)}}
 }
 
-// forNext returns the request for the next handler, for a response that can be shared.
-func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
-	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
+// requestForNext returns the request for the next handler, for a response that can be shared.
+func (q *request) requestForNext(r *http.Request, recorder *remote.Recorder) *http.Request {
+	request := remote.WithRecordableHeaders(q.dispatcher.host.Server.Prepare(recorder, r))
 	if q.body != nil { // the body must be readable again for the next handler
 		request.Body = io.NopCloser(bytes.NewReader(q.body))
 	}
@@ -475,35 +475,35 @@ func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Requ
 	return request
 }
 
-func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missing) result {
+func (q *request) readNextResponse(r *http.Request, recorder *remote.Recorder, m *missingDefinition) result {
 	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
-		return result{answer: &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}}
+		return result{response: &cache.Response{Status: http.StatusNotModified, Header: recorder.Header()}}
 	}
-	theirs, err := recorder.Answer(q.path)
+	remoteResponse, err := recorder.Response(q.path)
 	switch {
-	case err == nil && theirs.Negative() && !m.unknown:
-		return m.answer()
+	case err == nil && remoteResponse.IsNegative() && !m.definitionUnknown:
+		return m.toResult()
 	case err == nil:
-		asked := q.asking(r)
-		answer, _ := accepted(asked, remote.SubjectOf(asked).ValueSet, theirs)
-		return result{answer: withCookies(answer, recorder)}
-	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isPassedToClient(recorder):
-		return result{answer: recorded(recorder)}
+		parsed := q.parseForRemote(r)
+		response, _ := acceptResponse(parsed, remote.SubjectOf(parsed).ValueSet, remoteResponse)
+		return result{response: withCookies(response, recorder)}
+	case m.definitionUnknown && recorder.Status() >= http.StatusMultipleChoices && isForwardedToClient(recorder):
+		return result{response: recordedResponse(recorder)}
 	}
-	if !errors.Is(err, remote.ErrRefused) { // a refusal concerns only this client
-		err = q.front.host.Failed(nextHandler, err)
+	if !errors.Is(err, remote.ErrRejected) { // a refusal concerns only this client
+		err = q.dispatcher.host.ReportFailure(nextHandlerName, err)
 	}
-	return result{err: unavailable(m.afterNext(err), err)}
+	return result{err: newUnavailableError(m.errorAfterNext(err), err)}
 }
 
-// isPassedToClient reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
+// isForwardedToClient reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
 // with an OperationOutcome.
-func isPassedToClient(recorder *remote.Recorder) bool {
+func isForwardedToClient(recorder *remote.Recorder) bool {
 	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
 // withCookies adds the server's cookies, which prevent the response from being stored.
-func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
+func withCookies(a *cache.Response, recorder *remote.Recorder) *cache.Response {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)
 		a.Header["Set-Cookie"] = cookies
@@ -512,44 +512,44 @@ func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 }
 
 // streamNext streams the next handler's response to the client. here is the error of the local attempt.
-func (q *request) streamNext(w http.ResponseWriter, r *http.Request, here error) result {
-	if errors.Is(here, outcome.ErrUnknown) {
-		return q.passUnknown(w, r, here)
+func (q *request) streamNext(w http.ResponseWriter, r *http.Request, local error) result {
+	if errors.Is(local, outcome.ErrUnknown) {
+		return q.forwardUnknown(w, r, local)
 	}
-	return q.passIncomplete(w, r, here)
+	return q.forwardIncomplete(w, r, local)
 }
 
-// passUnknown streams any response of the next handler, because only the next handler can have the value set. Without a
+// forwardUnknown streams any response of the next handler, because only the next handler can have the value set. Without a
 // next handler, it returns the local error.
-func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) result {
-	if answered, err := q.front.tryNextFirst(w, r, q.next); answered || err != nil {
-		return result{by: Next, err: err}
+func (q *request) forwardUnknown(w http.ResponseWriter, r *http.Request, local error) result {
+	if responded, err := q.dispatcher.tryNext(w, r, q.next); responded || err != nil {
+		return result{source: OutcomeNext, err: err}
 	}
-	return result{err: here}
+	return result{err: local}
 }
 
-// passIncomplete streams the next handler's response unless it is an error; the local one is more helpful.
-func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) result {
+// forwardIncomplete streams the next handler's response unless it is an error; the local one is more helpful.
+func (q *request) forwardIncomplete(w http.ResponseWriter, r *http.Request, local error) result {
 	header := w.Header().Clone()
-	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
-	err := q.front.measureNext(answer, r, q.next)
-	if err == nil && answer.status != 0 && !answer.dropped {
-		return result{by: Next}
+	writer := &responseWriter{ResponseWriter: w, shouldDrop: func(status int) bool { return status >= http.StatusBadRequest }}
+	err := q.dispatcher.measureNext(writer, r, q.next)
+	if err == nil && writer.status != 0 && !writer.isDropped {
+		return result{source: OutcomeNext}
 	}
 	clear(w.Header()) // headers of the dropped response
 	maps.Copy(w.Header(), header)
-	return result{err: here}
+	return result{err: local}
 }
 
-// tryNextFirst streams the next handler's response and reports whether the handler responded.
-func (f *Dispatcher) tryNextFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
-	answer := &responseWriter{ResponseWriter: w}
-	err = f.measureNext(answer, r, next)
-	return answer.status != 0, err
+// tryNext streams the next handler's response and reports whether the handler responded.
+func (f *Dispatcher) tryNext(w http.ResponseWriter, r *http.Request, next NextHandler) (responded bool, err error) {
+	writer := &responseWriter{ResponseWriter: w}
+	err = f.measureNext(writer, r, next)
+	return writer.status != 0, err
 }
 
 func (f *Dispatcher) measureNext(w http.ResponseWriter, r *http.Request, next NextHandler) (err error) {
 	start := time.Now()
-	defer func() { f.host.Metrics.NextTook(r.Context(), time.Since(start), err) }()
+	defer func() { f.host.Metrics.ObserveNext(r.Context(), time.Since(start), err) }()
 	return next.ServeHTTP(w, r)
 }

@@ -28,9 +28,9 @@ type StateOptions struct {
 	// FullExpansions are full expansions fetched from terminology servers. Default: nil, disabled.
 	FullExpansions *remote.FullExpansions
 
-	// Fetched contains definitions of the server behind the next handler. [NewState] sets its Source and Changed. Default:
+	// FetchedDefinitions contains definitions of the server behind the next handler. [NewState] sets its Source and Changed. Default:
 	// nil, disabled.
-	Fetched *terminology.Fetched
+	FetchedDefinitions *terminology.FetchedDefinitions
 
 	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
@@ -43,27 +43,27 @@ type StateOptions struct {
 // State contains the data that outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to call.
 // Create it with [NewState]. It is safe for concurrent use.
 type State struct {
-	cache   *cache.Cache // nil disables storing
-	routes  *remote.Routes
-	wholes  *remote.FullExpansions // nil disables fetching
-	backend *backend               // nil disables fetching definitions
-	backoff remote.Backoff         // state of the next handler
+	cache          *cache.Cache // nil disables storing
+	routes         *remote.Routes
+	fullExpansions *remote.FullExpansions // nil disables fetching
+	backend        *backend               // nil disables fetching definitions
+	backoff        remote.Backoff         // state of the next handler
 
 	announce func(Invalidation) // nil: no broadcast
 }
 
 // NewState returns a state.
 func NewState(o StateOptions) *State {
-	s := &State{cache: o.Cache, routes: o.Routes, wholes: o.FullExpansions, announce: o.Announce}
-	if o.Fetched != nil {
-		s.backend = newBackend(o.Fetched, o.Backend, &s.backoff)
-		s.backend.fetched.Changed = s.changed
+	s := &State{cache: o.Cache, routes: o.Routes, fullExpansions: o.FullExpansions, announce: o.Announce}
+	if o.FetchedDefinitions != nil {
+		s.backend = newBackend(o.FetchedDefinitions, o.Backend, &s.backoff)
+		s.backend.fetched.OnChange = s.invalidateChanged
 	}
 	return s
 }
 
-// Fetched returns the fetched definitions, or nil if disabled.
-func (s *State) Fetched() *terminology.Fetched {
+// FetchedDefinitions returns the fetched definitions, or nil if disabled.
+func (s *State) FetchedDefinitions() *terminology.FetchedDefinitions {
 	if s.backend == nil {
 		return nil
 	}
@@ -82,8 +82,8 @@ type Statistics struct {
 	PulledBytes int64  `json:"pulled_bytes"` // memory of full expansions in bytes, in addition to Bytes
 }
 
-// Plus returns the sum of two statistics.
-func (s Statistics) Plus(t Statistics) Statistics {
+// Add returns the sum of two statistics.
+func (s Statistics) Add(t Statistics) Statistics {
 	return Statistics{
 		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
 		s.Entries + t.Entries, s.Bytes + t.Bytes, s.Pulled + t.Pulled, s.PulledBytes + t.PulledBytes,
@@ -92,7 +92,7 @@ func (s Statistics) Plus(t Statistics) Statistics {
 
 // Statistics returns the statistics of this state.
 func (s *State) Statistics() (sum Statistics) {
-	sum.Pulled, sum.PulledBytes = s.wholes.CacheUsage()
+	sum.Pulled, sum.PulledBytes = s.fullExpansions.CacheUsage()
 	if s.cache != nil {
 		c := s.cache.Stats()
 		sum.Hits, sum.Misses, sum.Stale, sum.Evictions = c.Hits, c.Misses, c.Stale, c.Evictions
@@ -104,16 +104,16 @@ func (s *State) Statistics() (sum Statistics) {
 // backend is the FHIR server behind the next handler, as a source of definitions. Requests to it have no user
 // credentials.
 type backend struct {
-	fetched *terminology.Fetched
+	fetched *terminology.FetchedDefinitions
 	server  remote.Handler
 	next    atomic.Pointer[NextHandler]
 
-	mu         sync.Mutex
-	references map[string]string // canonicals of fetched definitions by type and ID
-	lost       bool              // responses may depend on definitions missing in references
+	mu                   sync.Mutex
+	references           map[string]string // canonicals of fetched definitions by type and ID
+	referencesIncomplete bool              // responses may depend on definitions missing in references
 }
 
-func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *remote.Backoff) *backend {
+func newBackend(fetched *terminology.FetchedDefinitions, handler remote.Handler, backoff *remote.Backoff) *backend {
 	b := &backend{fetched: fetched, references: map[string]string{}}
 	handler.Backoff = backoff
 	handler.Serve = func(w http.ResponseWriter, r *http.Request) error { return (*b.next.Load()).ServeHTTP(w, r) }
@@ -122,8 +122,8 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	return b
 }
 
-// learn stores the next handler, which each request provides.
-func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
+// setNext stores the next handler, which each request provides.
+func (b *backend) setNext(server Server, r *http.Request, next NextHandler) {
 	handler := server.Background(r, next)
 	b.next.Store(&handler)
 	b.fetched.Renew()
@@ -138,33 +138,33 @@ func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, resource := range list {
-		switch d, ok := readHead(resource); {
+		switch d, ok := readSummary(resource); {
 		case !ok:
 		case len(b.references) < maxReferences:
 			b.references[d.reference()] = d.URL
 		default:
-			b.lost = true
+			b.referencesIncomplete = true
 		}
 	}
 	return list, err
 }
 
-// begin clears the references before the definitions are dropped, so that later fetches are recorded.
-func (b *backend) begin() {
+// clearReferences clears the references before the definitions are dropped, so that later fetches are recorded.
+func (b *backend) clearReferences() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.references)
-	b.lost = false
+	b.referencesIncomplete = false
 }
 
-// forget drops a definition by canonical or by type and ID, or all if name is empty. For a type and ID it returns the
+// drop drops a definition by canonical or by type and ID, or all if name is empty. For a type and ID it returns the
 // canonical, and false if the reference may have been lost.
-func (b *backend) forget(name string) (url string, known bool) {
+func (b *backend) drop(name string) (url string, known bool) {
 	if b == nil {
 		return "", true
 	}
 	if name == "" {
-		b.begin()
+		b.clearReferences()
 	}
 	b.fetched.Forget(name)
 	if !strings.Contains(name, "/") {
@@ -173,23 +173,23 @@ func (b *backend) forget(name string) (url string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	url, known = b.references[name]
-	return url, known || !b.lost
+	return url, known || !b.referencesIncomplete
 }
 
 var _ terminology.Source = (*backend)(nil)
 
 var definitionTypes = []string{"ValueSet", "CodeSystem", "ConceptMap"}
 
-type resourceHead struct {
+type resourceSummary struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`
 	URL  string `json:"url"`
 }
 
-func (h resourceHead) reference() string { return h.Type + "/" + h.ID }
+func (h resourceSummary) reference() string { return h.Type + "/" + h.ID }
 
-// readHead reads the identifying members of a resource and reports whether the resource is a definition.
-func readHead(resource []byte) (h resourceHead, ok bool) {
+// readSummary reads the identifying members of a resource and reports whether the resource is a definition.
+func readSummary(resource []byte) (h resourceSummary, ok bool) {
 	err := json.Unmarshal(resource, &h, jsontext.AllowDuplicateNames(true))
 	return h, err == nil && slices.Contains(definitionTypes, h.Type)
 }
@@ -198,61 +198,61 @@ func readHead(resource []byte) (h resourceHead, ok bool) {
 // dependencies of a written definition are unknown.
 func (s *State) ApplyInvalidation(e Invalidation) (n int) {
 	if e.isAll() {
-		return s.endAll()
+		return s.invalidateAll()
 	}
-	for _, name := range e.Written {
-		removed, known := s.endWritten(name)
+	for _, name := range e.Definitions {
+		removed, known := s.invalidateDefinition(name)
 		if n += removed; !known {
-			return n + s.endAll()
+			return n + s.invalidateAll()
 		}
 	}
-	return n + s.endValueSet(e.ValueSet) + s.endCodeSystem(e.CodeSystem)
+	return n + s.invalidateValueSet(e.ValueSet) + s.invalidateCodeSystem(e.CodeSystem)
 }
 
-func (s *State) endAll() int {
-	s.backend.forget("")
-	s.wholes.Forget("")
+func (s *State) invalidateAll() int {
+	s.backend.drop("")
+	s.fullExpansions.Forget("")
 	if s.cache == nil {
 		return 0
 	}
 	return s.cache.Purge()
 }
 
-func (s *State) endWritten(name string) (n int, known bool) {
-	s.wholes.Forget("") // full expansions have no record of their definitions
-	before, known := s.backend.forget(name)
+func (s *State) invalidateDefinition(name string) (n int, known bool) {
+	s.fullExpansions.Forget("") // full expansions have no record of their definitions
+	before, known := s.backend.drop(name)
 	return s.invalidate(name) + s.invalidate(before), known
 }
 
-func (s *State) endValueSet(url string) int {
+func (s *State) invalidateValueSet(url string) int {
 	if url == "" {
 		return 0
 	}
-	s.backend.forget(url)
-	s.wholes.Forget(url)
+	s.backend.drop(url)
+	s.fullExpansions.Forget(url)
 	if s.cache == nil {
 		return 0
 	}
 	return s.cache.InvalidateTag(url)
 }
 
-func (s *State) endCodeSystem(url string) int {
+func (s *State) invalidateCodeSystem(url string) int {
 	if url == "" {
 		return 0
 	}
-	s.backend.forget(url)
-	s.wholes.Forget("") // full expansions have no record of their code systems
+	s.backend.drop(url)
+	s.fullExpansions.Forget("") // full expansions have no record of their code systems
 	return s.invalidate(url)
 }
 
-// changed invalidates the dependents of a definition that changed without a write through this gateway.
-func (s *State) changed(url string) {
+// invalidateChanged invalidates the dependents of a definition that changed without a write through this gateway.
+func (s *State) invalidateChanged(url string) {
 	e := Invalidation{}
 	if url == "" && s.cache != nil {
 		s.cache.Purge()
 	}
 	if s.invalidate(url); url != "" {
-		e.Written = []string{url}
+		e.Definitions = []string{url}
 	}
 	if s.announce != nil {
 		s.announce(e)

@@ -16,7 +16,7 @@ import (
 )
 
 // A response with Set-Cookie is sent only to the client that requested it.
-func TestCookiesAreNotKept(t *testing.T) {
+func TestCookiesAreNotStored(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func TestCookiesAreNotKept(t *testing.T) {
 }
 
 // A public response of an upstream becomes private behind a guard (RFC 9111 §3.5), stored or not.
-func TestUpstreamsAnswersArePrivate(t *testing.T) {
+func TestUpstreamResponsesArePrivate(t *testing.T) {
 	t.Parallel()
 	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -68,7 +68,7 @@ func TestLifetimeByUpstream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var asked atomic.Int64
-			inner := newSite(t, settings{}, expanding())
+			inner := newSite(t, settings{}, newExpandingBackend())
 			g := newSiteBefore(t, "upstream", settings{lifetime: tt.lifetime}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)
 				r.Header.Set("Authorization", "Bearer gateway")
@@ -94,7 +94,7 @@ func TestLifetimeByUpstream(t *testing.T) {
 }
 
 // A request for ten entries gets ten, even if the server ignores count.
-func TestCountForOthers(t *testing.T) {
+func TestCountIsEnforced(t *testing.T) {
 	t.Parallel()
 	entries := strings.Repeat(`{"system":"http://x.example/cs","code":"a"},`, 50)
 	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +113,7 @@ func TestCountForOthers(t *testing.T) {
 // server is called.
 func TestOnlyIfCached(t *testing.T) {
 	t.Parallel()
-	server := expanding()
+	server := newExpandingBackend()
 	g := newSite(t, settings{}, server)
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
 	r.Header.Set("Cache-Control", "only-if-cached")
@@ -128,11 +128,11 @@ func TestOnlyIfCached(t *testing.T) {
 }
 
 // Concurrent requests for a missing response result in a single call.
-func TestNoHerd(t *testing.T) {
+func TestConcurrentRequestsShareCall(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
 		t.Run(who, func(t *testing.T) {
-			good, gate := expanding(), make(chan struct{})
+			good, gate := newExpandingBackend(), make(chan struct{})
 			server := &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 				<-gate
 				good.ServeHTTP(w, r)
@@ -162,7 +162,7 @@ func TestNoHerd(t *testing.T) {
 // Preferences for asynchronous responses are ignored (RFC 7240 §2), and ranges are not offered.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
-	g := newSite(t, settings{}, expanding())
+	g := newSite(t, settings{}, newExpandingBackend())
 	for _, url := range []string{genderSet, foreign} {
 		for range 3 {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+url, nil)
@@ -177,9 +177,9 @@ func TestPreferences(t *testing.T) {
 }
 
 // An error response has no Cache-Status. Its Cache-Control is left to the error writer.
-func TestRefusedIsNoneOfTheCache(t *testing.T) {
+func TestErrorHasNoCacheStatus(t *testing.T) {
 	t.Parallel()
-	g := newSite(t, settings{}, expanding())
+	g := newSite(t, settings{}, newExpandingBackend())
 	r := g.expand(genderSet + "&count=x")
 	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Cache-Status") != "" || strings.Contains(r.Header.Get("Cache-Control"), "public") {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
@@ -187,9 +187,9 @@ func TestRefusedIsNoneOfTheCache(t *testing.T) {
 }
 
 // A response of the next handler that is too large to store is streamed.
-func TestLargeAnswer(t *testing.T) {
+func TestLargeResponse(t *testing.T) {
 	t.Parallel()
-	const size = remote.DefaultMaxAnswer + 1000
+	const size = remote.DefaultMaxResponseSize + 1000
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(foreign, strings.Repeat("x", size)))
@@ -221,24 +221,24 @@ func TestCacheIDIsFound(t *testing.T) {
 	}
 }
 
-func TestSightings(t *testing.T) {
+func TestAdmissionLook(t *testing.T) {
 	t.Parallel()
 	s := newAdmission()
 	const question = 0xabcdef0000000002
-	for i, want := range []requestRecord{unseen, seen, seen} {
-		if got := s.look(question); got != want {
+	for i, want := range []requestRecord{neverSeen, seenBefore, seenBefore} {
+		if got := s.lookUp(question); got != want {
 			t.Errorf("look %d: %v, want %v", i, got, want)
 		}
 	}
-	s.isNext(question)
-	if got := s.look(question); got != seenNext {
+	s.recordNext(question)
+	if got := s.lookUp(question); got != servedByNext {
 		t.Errorf("answered by the next handler: %v", got)
 	}
 	ask := func(host, target, accept string, seed uint64) uint64 {
 		r := httptest.NewRequest(http.MethodGet, target, nil)
 		r.Host = host
 		r.Header.Set("Accept", accept)
-		return s.number(r, seed)
+		return s.requestHash(r, seed)
 	}
 	first := ask("h", "/a?b", "c", 1)
 	for name, other := range map[string]uint64{
@@ -251,7 +251,7 @@ func TestSightings(t *testing.T) {
 }
 
 // A scan of a million one-time requests does not evict popular requests.
-func TestScanLeavesSightings(t *testing.T) {
+func TestScanEvictsNoPopularRequests(t *testing.T) {
 	t.Parallel()
 	s, random := newAdmission(), rand.New(rand.NewPCG(1, 2))
 	hot := make([]uint64, 1000)
@@ -260,8 +260,8 @@ func TestScanLeavesSightings(t *testing.T) {
 	}
 	known := 0
 	for n := range 1_000_000 {
-		s.look(random.Uint64()&^1 | 2)
-		if n%20 == 0 && s.look(hot[n/20%len(hot)]) == seen && n >= 40*len(hot) {
+		s.lookUp(random.Uint64()&^1 | 2)
+		if n%20 == 0 && s.lookUp(hot[n/20%len(hot)]) == seenBefore && n >= 40*len(hot) {
 			known++
 		}
 	}

@@ -11,45 +11,45 @@ import (
 	"sync"
 )
 
-// write is a request that may change definitions at the backend.
-type write struct {
-	front     *Dispatcher
-	reference string // type and ID, if the path contains them
-	whole     bool   // the body is the complete new definition
-	batch     bool   // the body contains the writes
-	body      *writtenBody
+// writeRequest is a request that may change definitions at the backend.
+type writeRequest struct {
+	dispatcher *Dispatcher
+	reference  string // type and ID, if the path contains them
+	isComplete bool   // the body is the complete new definition
+	isBatch    bool   // the body contains the writes
+	body       *bodyInspector
 }
 
-// readingOperations never change definitions. All other operations, such as $import, may.
-var readingOperations = []string{
+// readOnlyOperations never change definitions. All other operations, such as $import, may.
+var readOnlyOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// writeOf returns the write of a request, or nil. It cleans the path and ignores case, as some servers do.
-func (f *Dispatcher) writeOf(r *http.Request) *write {
+// parseWrite returns the write of a request, or nil. It cleans the path and ignores case, as some servers do.
+func (f *Dispatcher) parseWrite(r *http.Request) *writeRequest {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
 	}
-	below, within := cutPrefixFold(path.Clean(r.URL.Path)+"/", f.options.Base+"/")
-	parts := strings.Split(strings.TrimSuffix(below, "/"), "/")
+	relativePath, within := cutPrefixFold(path.Clean(r.URL.Path)+"/", f.options.Base+"/")
+	parts := strings.Split(strings.TrimSuffix(relativePath, "/"), "/")
 	last := parts[len(parts)-1]
 	kind := slices.IndexFunc(definitionTypes, func(name string) bool { return strings.EqualFold(name, parts[0]) })
 	switch {
 	case !within, last == "_search":
 		return nil
 	case parts[0] == "", parts[0] == "$graphql": // the body determines the changes
-		return &write{front: f, batch: true, body: newWrittenBody(r, parts[0] == "")}
-	case kind < 0 && parts[0] != last, kind < 0 && last[0] != '$', slices.Contains(readingOperations, last):
+		return &writeRequest{dispatcher: f, isBatch: true, body: newBodyInspector(r, parts[0] == "")}
+	case kind < 0 && parts[0] != last, kind < 0 && last[0] != '$', slices.Contains(readOnlyOperations, last):
 		return nil
 	case last[0] == '$':
-		return &write{front: f}
+		return &writeRequest{dispatcher: f}
 	}
-	w := &write{front: f, body: newWrittenBody(r, false)}
+	w := &writeRequest{dispatcher: f, body: newBodyInspector(r, false)}
 	if len(parts) > 1 {
 		w.reference = definitionTypes[kind] + "/" + parts[1]
 	}
-	w.whole = r.Method == http.MethodPost || r.Method == http.MethodPut && w.reference != ""
+	w.isComplete = r.Method == http.MethodPost || r.Method == http.MethodPut && w.reference != ""
 	return w
 }
 
@@ -60,77 +60,77 @@ func cutPrefixFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// pass passes a write to the next handler. It invalidates the dependent responses before the client gets its response,
+// forward passes a write to the next handler. It invalidates the dependent responses before the client gets its response,
 // and again afterwards because responses may have been stored in between.
-func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	answer := &responseWriter{ResponseWriter: w, begins: func(status int) {
-		if mayBeDone(status) {
-			c.forget()
+func (c *writeRequest) forward(w http.ResponseWriter, r *http.Request, next NextHandler) error {
+	writer := &responseWriter{ResponseWriter: w, beforeFinal: func(status int) {
+		if mayHaveSucceeded(status) {
+			c.invalidate()
 		}
 	}}
-	err := next.ServeHTTP(answer, r)
+	err := next.ServeHTTP(writer, r)
 	status := 0
 	switch {
-	case err == nil && answer.final:
-		status = answer.status
-	case err != nil && !answer.final:
-		status = c.front.host.Server.Status(err)
+	case err == nil && writer.finalStarted:
+		status = writer.status
+	case err != nil && !writer.finalStarted:
+		status = c.dispatcher.host.Server.Status(err)
 	}
-	if status == 0 || mayBeDone(status) {
-		c.forget()
+	if status == 0 || mayHaveSucceeded(status) {
+		c.invalidate()
 	}
 	return err
 }
 
-func mayBeDone(status int) bool { return status < 400 || status >= 500 }
+func mayHaveSucceeded(status int) bool { return status < 400 || status >= 500 }
 
-// forget invalidates everything that depends on the written definitions, or everything if the definitions are unknown.
-func (c *write) forget() {
-	if c.batch && !c.body.mentions() {
+// invalidate invalidates everything that depends on the written definitions, or everything if the definitions are unknown.
+func (c *writeRequest) invalidate() {
+	if c.isBatch && !c.body.mayContainDefinition() {
 		return
 	}
-	c.front.host.End(Invalidation{Written: c.names()})
+	c.dispatcher.host.Invalidate(Invalidation{Definitions: c.definitionNames()})
 }
 
-// names returns the canonical and reference of the written definition, or nil if they are uncertain.
-func (c *write) names() (names []string) {
+// definitionNames returns the canonical and reference of the written definition, or nil if they are uncertain.
+func (c *writeRequest) definitionNames() (names []string) {
 	if c.reference != "" {
 		names = append(names, c.reference)
 	}
-	if !c.whole {
+	if !c.isComplete {
 		return names
 	}
-	head, ok := c.body.head()
+	head, ok := c.body.summary()
 	if !ok || head.URL == "" {
 		return nil
 	}
 	return append(names, head.URL)
 }
 
-const maxWritten = 1 << 20
+const maxInspectedSize = 1 << 20
 
-// writtenBody inspects the body of a request while the next handler reads it.
-type writtenBody struct {
+// bodyInspector inspects the body of a request while the next handler reads it.
+type bodyInspector struct {
 	io.ReadCloser
 
-	mu      sync.Mutex   // the response may begin before the body is completely read
-	held    bytes.Buffer // beginning of the body
-	tail    []byte       // last bytes read, where a type name may begin
-	named   bool         // the name of a definition type occurred
-	encoded bool         // the body cannot be inspected
-	xml     bool
-	bundle  *writtenBundle // nil unless the body is a JSON Bundle
+	mu                sync.Mutex   // the response may begin before the body is completely read
+	beginning         bytes.Buffer // beginning of the body
+	tail              []byte       // last bytes read, where a type name may begin
+	hasDefinitionType bool         // the name of a definition type occurred
+	isOpaque          bool         // the body cannot be inspected
+	xml               bool
+	bundle            *bundleInspector // nil unless the body is a JSON Bundle
 }
 
-func newWrittenBody(r *http.Request, batch bool) *writtenBody {
+func newBodyInspector(r *http.Request, batch bool) *bodyInspector {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
-	b := &writtenBody{
+	b := &bodyInspector{
 		ReadCloser: r.Body, xml: strings.Contains(kind, "xml"),
-		encoded: r.Header.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8"),
+		isOpaque: r.Header.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8"),
 	}
 	if batch && strings.HasSuffix(kind, "json") {
-		b.bundle = new(writtenBundle)
+		b.bundle = new(bundleInspector)
 	}
 	if r.Body == nil {
 		b.ReadCloser = http.NoBody
@@ -139,50 +139,50 @@ func newWrittenBody(r *http.Request, batch bool) *writtenBody {
 	return b
 }
 
-func (b *writtenBody) Read(p []byte) (int, error) {
+func (b *bodyInspector) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if room := maxWritten + 1 - b.held.Len(); room > 0 {
-		b.held.Write(p[:min(n, room)])
+	if capacity := maxInspectedSize + 1 - b.beginning.Len(); capacity > 0 {
+		b.beginning.Write(p[:min(n, capacity)])
 	}
 	if b.bundle != nil {
 		_, _ = b.bundle.Write(p[:n]) // never fails
-	} else if !b.named {
+	} else if !b.hasDefinitionType {
 		b.tail = append(b.tail, p[:n]...)
-		b.named = slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(b.tail, []byte(name)) })
+		b.hasDefinitionType = slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(b.tail, []byte(name)) })
 		b.tail = append(b.tail[:0], b.tail[max(0, len(b.tail)-len("CodeSystem")):]...)
 	}
 	return n, err
 }
 
-func (b *writtenBody) mentions() bool {
+func (b *bodyInspector) mayContainDefinition() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.named || b.encoded || b.bundle != nil && b.bundle.changes()
+	return b.hasDefinitionType || b.isOpaque || b.bundle != nil && b.bundle.mayChangeDefinitions()
 }
 
-func (b *writtenBody) head() (resourceHead, bool) {
+func (b *bodyInspector) summary() (resourceSummary, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.xml || b.encoded || b.held.Len() > maxWritten {
-		return resourceHead{}, false
+	if b.xml || b.isOpaque || b.beginning.Len() > maxInspectedSize {
+		return resourceSummary{}, false
 	}
-	return readHead(b.held.Bytes())
+	return readSummary(b.beginning.Bytes())
 }
 
-// writtenBundle scans a JSON Bundle for writes of definitions: a member resourceType or url that names a definition
+// bundleInspector scans a JSON Bundle for writes of definitions: a member resourceType or url that names a definition
 // type, and a request that is not a read. The type name alone is not sufficient, because nearly every clinical resource
 // has a code from http://terminology.hl7.org/CodeSystem/….
-type writtenBundle struct {
-	named    bool // a definition type occurred
-	requests bool // the method of a request occurred
-	writes   bool // a method other than a read occurred
+type bundleInspector struct {
+	hasDefinitionType bool // a definition type occurred
+	hasRequests       bool // the method of a request occurred
+	hasWrites         bool // a method other than a read occurred
 
-	quoted  bool   // inside a string
-	escaped bool   // after a backslash in a string
-	text    []byte // the last string, up to maxMember bytes
-	member  member // member of the next value
+	inString       bool   // inside a string
+	afterBackslash bool   // after a backslash in a string
+	text           []byte // the last string, up to maxMemberLength bytes
+	member         member // member of the next value
 }
 
 type member uint8
@@ -193,14 +193,14 @@ const (
 	methodMember
 )
 
-// maxMember is the maximum length of a buffered string in bytes. A longer URL counts as a definition type.
-const maxMember = 4 << 10
+// maxMemberLength is the maximum length of a buffered string in bytes. A longer URL counts as a definition type.
+const maxMemberLength = 4 << 10
 
 // Write implements io.Writer. It never fails: the backend rejects invalid JSON.
-func (b *writtenBundle) Write(p []byte) (int, error) {
+func (b *bundleInspector) Write(p []byte) (int, error) {
 	whole := len(p)
 	for len(p) > 0 {
-		if b.quoted && !b.escaped {
+		if b.inString && !b.afterBackslash {
 			p = b.addText(p)
 		}
 		if len(p) == 0 {
@@ -209,18 +209,18 @@ func (b *writtenBundle) Write(p []byte) (int, error) {
 		c := p[0]
 		p = p[1:]
 		switch {
-		case b.escaped:
-			b.escaped = false
+		case b.afterBackslash:
+			b.afterBackslash = false
 			b.add('\\', c)
-		case b.quoted && c == '\\':
-			b.escaped = true
-		case b.quoted:
-			b.quoted = false
-			b.value()
+		case b.inString && c == '\\':
+			b.afterBackslash = true
+		case b.inString:
+			b.inString = false
+			b.inspectValue()
 		case c == '"':
-			b.quoted, b.text = true, b.text[:0]
+			b.inString, b.text = true, b.text[:0]
 		case c == ':':
-			b.member = memberOf(b.text)
+			b.member = memberKindOf(b.text)
 		case c == ',' || c == '{':
 			b.member = otherMember
 		}
@@ -228,7 +228,7 @@ func (b *writtenBundle) Write(p []byte) (int, error) {
 	return whole, nil
 }
 
-func (b *writtenBundle) addText(p []byte) (rest []byte) {
+func (b *bundleInspector) addText(p []byte) (rest []byte) {
 	n := bytes.IndexAny(p, "\"\\")
 	if n < 0 {
 		n = len(p)
@@ -237,11 +237,11 @@ func (b *writtenBundle) addText(p []byte) (rest []byte) {
 	return p[n:]
 }
 
-func (b *writtenBundle) add(c ...byte) {
-	b.text = append(b.text, c[:min(len(c), maxMember-len(b.text))]...)
+func (b *bundleInspector) add(c ...byte) {
+	b.text = append(b.text, c[:min(len(c), maxMemberLength-len(b.text))]...)
 }
 
-func memberOf(name []byte) member {
+func memberKindOf(name []byte) member {
 	switch string(name) {
 	case "resourceType", "url":
 		return namingMember
@@ -251,21 +251,23 @@ func memberOf(name []byte) member {
 	return otherMember
 }
 
-// value inspects a string that may be a value. Unnecessary escapes count as a hidden definition type and write.
-func (b *writtenBundle) value() {
+// inspectValue inspects a string that may be a value. Unnecessary escapes count as a hidden definition type and write.
+func (b *bundleInspector) inspectValue() {
 	switch {
 	case isEscaped(b.text):
-		b.named, b.writes = true, true
+		b.hasDefinitionType, b.hasWrites = true, true
 	case b.member == methodMember:
-		b.requests = true
-		b.writes = b.writes || string(b.text) != http.MethodGet && string(b.text) != http.MethodHead
+		b.hasRequests = true
+		b.hasWrites = b.hasWrites || string(b.text) != http.MethodGet && string(b.text) != http.MethodHead
 	case b.member == namingMember:
-		b.named = b.named || len(b.text) >= maxMember || namesDefinitions(b.text)
+		b.hasDefinitionType = b.hasDefinitionType || len(b.text) >= maxMemberLength || namesDefinitions(b.text)
 	}
 }
 
-// changes reports whether the Bundle may change definitions. A Bundle without requests may.
-func (b *writtenBundle) changes() bool { return b.named && (b.writes || !b.requests) }
+// mayChangeDefinitions reports whether the Bundle may change definitions. A Bundle without requests may.
+func (b *bundleInspector) mayChangeDefinitions() bool {
+	return b.hasDefinitionType && (b.hasWrites || !b.hasRequests)
+}
 
 // isEscaped reports whether a letter is escaped, such as \u0041.
 func isEscaped(text []byte) bool {
@@ -289,31 +291,31 @@ func namesDefinitions(text []byte) bool {
 // responseWriter passes a response to the client and records its status.
 type responseWriter struct {
 	http.ResponseWriter
-	status  int  // last status, including informational ones (1xx); 0 if none
-	final   bool // the final response has started
-	dropped bool // the response is not sent to the client
+	status       int  // last status, including informational ones (1xx); 0 if none
+	finalStarted bool // the final response has started
+	isDropped    bool // the response is not sent to the client
 
-	begins  func(status int)      // called before the final response unless nil
-	refused func(status int) bool // reports whether to drop a response; nil keeps all
+	beforeFinal func(status int)      // called before the final response unless nil
+	shouldDrop  func(status int) bool // reports whether to drop a response; nil keeps all
 }
 
 func (w *responseWriter) WriteHeader(status int) {
-	if w.final {
+	if w.finalStarted {
 		return
 	}
-	w.status, w.final = status, status >= http.StatusOK
-	if w.final && w.begins != nil {
-		w.begins(status)
+	w.status, w.finalStarted = status, status >= http.StatusOK
+	if w.finalStarted && w.beforeFinal != nil {
+		w.beforeFinal(status)
 	}
-	w.dropped = w.refused != nil && w.refused(status)
-	if !w.dropped {
+	w.isDropped = w.shouldDrop != nil && w.shouldDrop(status)
+	if !w.isDropped {
 		w.ResponseWriter.WriteHeader(status)
 	}
 }
 
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.dropped {
+	if w.isDropped {
 		return len(b), nil
 	}
 	return w.ResponseWriter.Write(b)
@@ -322,7 +324,7 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom, so that files are sent without copying.
 func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.dropped {
+	if w.isDropped {
 		return io.Copy(io.Discard, r)
 	}
 	if to, ok := w.ResponseWriter.(io.ReaderFrom); ok {
@@ -333,7 +335,7 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 
 // FlushError implements the method used by http.ResponseController. It must not start the response.
 func (w *responseWriter) FlushError() error {
-	if w.status == 0 || w.dropped {
+	if w.status == 0 || w.isDropped {
 		return nil
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// refusing is a server that rejects some writes or performs them partially.
-type refusing struct{ http.Handler }
+// rejectingServer is a server that rejects some writes or performs them partially.
+type rejectingServer struct{ http.Handler }
 
-func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s rejectingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/refused"):
 		w.WriteHeader(http.StatusPreconditionFailed)
@@ -25,7 +25,7 @@ func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Responses based on the old resource and produced during a write are removed by the write.
-func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
+func TestWriteRemovesConcurrentResponses(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/vs"
 	var code atomic.Value
@@ -41,7 +41,7 @@ func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 			}
 		}
 	}
-	next := plain{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	next := plainHandler{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusOK) // the client may know the result from here on
 		want("old")
@@ -92,8 +92,8 @@ func TestBatchInvalidates(t *testing.T) {
 		"a write that failed":              {http.MethodPut, "/ValueSet/failed", `{"resourceType":"ValueSet","url":"x"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := expanding()
-			g := newSite(t, settings{}, refusing{server})
+			server := newExpandingBackend()
+			g := newSite(t, settings{}, rejectingServer{server})
 			read(t, g.expand(foreign))
 			r := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
 			r.URL.Path, r.URL.RawQuery, _ = strings.Cut("/fhir/R4"+tt.path, "?")
@@ -127,18 +127,18 @@ func TestWrittenBundle(t *testing.T) {
 		"letters that are escaped":         {`{"request":{"method":"DELETE","url":"Value\u0053et/1"}}`, true},
 		"a member that is escaped":         {`{"request":{"method":"DELETE","u\u0072l":"ValueSet/1"}}`, true},
 		"letters that must be escaped":     {`{"name":"M\u00fcller \u003c\\","request":{"method":"PUT","url":"Patient/1"}}`, false},
-		"a url without an end":             {`{"request":{"method":"DELETE","url":"?` + strings.Repeat("x", maxMember) + `ValueSet`, true},
+		"a url without an end":             {`{"request":{"method":"DELETE","url":"?` + strings.Repeat("x", maxMemberLength) + `ValueSet`, true},
 	} {
 		for at := range min(len(tt.body), 200) {
-			var b writtenBundle
+			var b bundleInspector
 			for _, part := range []string{tt.body[:at], tt.body[at:]} {
 				_, _ = b.Write([]byte(part))
 			}
 			if name == "a url without an end" {
 				_, _ = b.Write([]byte(`"`))
 			}
-			if b.changes() != tt.changes {
-				t.Fatalf("%s, in parts at %d: %t", name, at, b.changes())
+			if b.mayChangeDefinitions() != tt.changes {
+				t.Fatalf("%s, in parts at %d: %t", name, at, b.mayChangeDefinitions())
 			}
 		}
 	}
@@ -153,9 +153,9 @@ func FuzzWrittenBundle(f *testing.F) {
 		}
 		quoted, _ := json.Marshal(text)
 		named, _ := json.Marshal(url)
-		var b writtenBundle
+		var b bundleInspector
 		_, _ = b.Write([]byte(`{"text":` + string(quoted) + `,"raw":` + raw + `,"entry":[{"request":{"method":"DELETE","url":` + string(named) + `}}]}`))
-		if namesDefinitions([]byte(url)) && len(url) < maxMember && !b.changes() {
+		if namesDefinitions([]byte(url)) && len(url) < maxMemberLength && !b.mayChangeDefinitions() {
 			t.Errorf("%q after %q and %s", url, text, raw)
 		}
 	})
@@ -166,7 +166,7 @@ func TestResponseWriterDrops(t *testing.T) {
 	t.Parallel()
 	for status, dropped := range map[int]bool{http.StatusOK: false, http.StatusNotFound: true} {
 		client := httptest.NewRecorder()
-		w := &responseWriter{ResponseWriter: client, refused: func(status int) bool { return status >= http.StatusBadRequest }}
+		w := &responseWriter{ResponseWriter: client, shouldDrop: func(status int) bool { return status >= http.StatusBadRequest }}
 		control := http.NewResponseController(w)
 		if err := control.Flush(); err != nil || client.Flushed {
 			t.Errorf("%d: flushed before it began: %v", status, err)
@@ -176,7 +176,7 @@ func TestResponseWriterDrops(t *testing.T) {
 		_, _ = io.WriteString(w, "a")
 		_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("b")}) // calls ReadFrom
 		err := control.Flush()
-		if reached := client.Body.String() == "ab" && client.Code == status && client.Flushed; err != nil || w.status != status || w.dropped != dropped || reached == dropped {
+		if reached := client.Body.String() == "ab" && client.Code == status && client.Flushed; err != nil || w.status != status || w.isDropped != dropped || reached == dropped {
 			t.Errorf("%d: %+v, the client got %d %q, %v", status, w, client.Code, client.Body, err)
 		}
 	}
@@ -186,13 +186,13 @@ func TestResponseWriterDrops(t *testing.T) {
 func TestResponseWriterInforms(t *testing.T) {
 	t.Parallel()
 	var begun []int
-	w := &responseWriter{ResponseWriter: httptest.NewRecorder(), begins: func(status int) { begun = append(begun, status) }}
+	w := &responseWriter{ResponseWriter: httptest.NewRecorder(), beforeFinal: func(status int) { begun = append(begun, status) }}
 	w.WriteHeader(http.StatusEarlyHints)
-	if w.final || w.status != http.StatusEarlyHints {
+	if w.finalStarted || w.status != http.StatusEarlyHints {
 		t.Errorf("after a hint: %+v", w)
 	}
 	_, _ = w.Write(nil)
-	if !w.final || w.status != http.StatusOK || len(begun) != 1 || begun[0] != http.StatusOK {
+	if !w.finalStarted || w.status != http.StatusOK || len(begun) != 1 || begun[0] != http.StatusOK {
 		t.Errorf("begun with %v: %+v", begun, w)
 	}
 }

@@ -15,15 +15,15 @@ import (
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
-	Library   *definitions.Set // definitions
-	valueSet  *definitions.ValueSet
-	List      *compose.CodeList // codes of all pages
-	query     Query             // including the value set's own parameters
-	languages codesystem.Languages
-	page      []definitions.Entry
-	total     int
-	corrected string // corrected filter; "" without corrections
-	detailed  bool   // entries may need more than code and display
+	Definitions *definitions.Set // definitions
+	valueSet    *definitions.ValueSet
+	CodeList    *compose.CodeList // codes of all pages
+	query       Query             // including the value set's own parameters
+	languages   codesystem.Languages
+	page        []definitions.Entry
+	total       int
+	corrected   string // corrected filter; "" without corrections
+	hasDetails  bool   // entries may need more than code and display
 }
 
 // Code is an entry of ValueSet.expansion.contains.
@@ -47,7 +47,7 @@ func (x *Expansion) Len() int { return len(x.page) }
 // Codes returns the codes of the page in order, children after their parents.
 func (x *Expansion) Codes() iter.Seq[Code] {
 	return func(yield func(Code) bool) {
-		x.Library.Use(func() {
+		x.Definitions.Use(func() {
 			for _, e := range x.page {
 				if !yield(x.code(e)) {
 					return
@@ -58,7 +58,7 @@ func (x *Expansion) Codes() iter.Seq[Code] {
 }
 
 func (x *Expansion) code(e definitions.Entry) Code {
-	l := x.Library
+	l := x.Definitions
 	flags := l.Flags(e)
 	c := Code{
 		System: l.Systems.List[l.SystemOf(e)].URL, Code: string(l.Code(e)),
@@ -69,24 +69,26 @@ func (x *Expansion) code(e definitions.Entry) Code {
 	}
 	if x.hasOneText(e) {
 		c.Display = string(l.Display(e))
-	} else if texts := x.texts(nil, e); x.languages.Preferred(texts) >= 0 {
-		c.Display = string(texts[x.languages.Preferred(texts)].Value)
+	} else if texts := x.texts(nil, e); x.languages.PreferredDisplay(texts) >= 0 {
+		c.Display = string(texts[x.languages.PreferredDisplay(texts)].Value)
 	}
 	return c
 }
 
 // isVersioned reports whether an entry includes its version.
-func (x *Expansion) isVersioned(e definitions.Entry) bool { return x.List.Versioned && e.IsKnown() }
+func (x *Expansion) isVersioned(e definitions.Entry) bool {
+	return x.CodeList.HasVersions && e.HasConcept()
+}
 
 // hasOneText reports whether an entry has only one display and no designations.
 func (x *Expansion) hasOneText(e definitions.Entry) bool {
-	return !x.detailed || e.ListedRow() == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
-		x.Library.Flags(e)&codesystem.FlagDesignated == 0
+	return !x.hasDetails || e.ListedRow() == 0 && e.HasConcept() && !x.languages.ExcludesOthers && len(x.CodeList.Supplements) == 0 &&
+		x.Definitions.Flags(e)&codesystem.FlagHasDesignations == 0
 }
 
 // texts appends the displays and designations of an entry.
 func (x *Expansion) texts(dst []codesystem.Text, e definitions.Entry) []codesystem.Text {
-	return x.Library.ShownTexts(dst, x.Library.Locate(e), x.valueSet.Language, x.List.Supplements)
+	return x.Definitions.AppendTexts(dst, x.Definitions.Locate(e), x.valueSet.Language, x.CodeList.Supplements)
 }
 
 // New expands a value set.
@@ -96,10 +98,10 @@ func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budg
 	if err != nil {
 		return nil, err
 	}
-	if x.Library, x.valueSet, err = expansions.ValueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
+	if x.Definitions, x.valueSet, err = expansions.ValueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
 		return nil, err
 	}
-	if x.Library.Use(func() { err = x.expand(expansions, b) }); err != nil {
+	if x.Definitions.Use(func() { err = x.expand(expansions, b) }); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -107,11 +109,11 @@ func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budg
 
 func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) (err error) {
 	q := &x.query
-	if err := q.Adopt(x.valueSet.Defaults); err != nil {
+	if err := q.ApplyDefaults(x.valueSet.Defaults); err != nil {
 		return err
 	}
-	e := &compose.Expander{Library: x.Library, Cache: expansions, Rules: &q.Rules, Budget: b}
-	if x.List, err = e.Codes(x.valueSet); err != nil {
+	e := &compose.Expander{Definitions: x.Definitions, Cache: expansions, Rules: &q.Rules, Budget: b}
+	if x.CodeList, err = e.Codes(x.valueSet); err != nil {
 		return err
 	}
 	if languages := q.Language.Preferred(x.valueSet); languages != "" {
@@ -121,29 +123,29 @@ func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) 
 		return err
 	}
 	if limit := q.Limits.MaxEntries(); len(x.page) > limit && q.subset.hasCodes() {
-		return tooCostly(x.valueSet, limit)
+		return newTooCostlyError(x.valueSet, limit)
 	}
-	supplements := len(x.List.Supplements)
-	if err := b.Charge(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
+	supplements := len(x.CodeList.Supplements)
+	if err := b.Charge(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/requestedPerStep)); err != nil {
 		return err
 	}
-	x.detailed = q.wantsDesignations() || len(q.Properties) > 0 || !x.languages.None() || supplements > 0
+	x.hasDetails = q.includesDesignations() || len(q.Properties) > 0 || !x.languages.IsEmpty() || supplements > 0
 	return nil
 }
 
-// askedPerStep is the number of requested designations and properties that are compared per code in one step.
-const askedPerStep = 4
+// requestedPerStep is the number of requested designations and properties that are compared per code in one step.
+const requestedPerStep = 4
 
 // choosePage selects the requested entries and counts all matches.
 func (x *Expansion) choosePage(b *budget.Budget) (err error) {
-	if filter := textindex.NewFilter(x.query.Filter, x.Library.Synonyms()); filter != nil {
+	if filter := textindex.NewFilter(x.query.Filter, x.Definitions.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
-		x.page, x.total, err = compose.Search(x.Library, x.List, filter, x.languages.List(), from, to, b)
+		x.page, x.total, err = compose.Search(x.Definitions, x.CodeList, filter, x.languages.List(), from, to, b)
 		x.corrected = filter.Corrected()
 		return err
 	}
-	from, to := x.query.window(len(x.List.Entries))
-	x.page, x.total = x.List.Entries[from:to], len(x.List.Entries)
+	from, to := x.query.window(len(x.CodeList.Entries))
+	x.page, x.total = x.CodeList.Entries[from:to], len(x.CodeList.Entries)
 	return nil
 }
 
@@ -151,17 +153,17 @@ func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 // loading the library.
 func (w *Writer) Tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
-	tag = strconv.AppendInt(append(tag, '-'), w.x.Library.Loaded.Unix(), 36)
+	tag = strconv.AppendInt(append(tag, '-'), w.expansion.Definitions.Loaded.Unix(), 36)
 	if xml {
 		tag = append(tag, 'x')
 	}
 	if pretty {
 		tag = append(tag, 'p')
 	}
-	if w.get {
+	if w.isGET {
 		tag = append(tag, 'l')
 	}
-	return string(append(w.x.query.subset.appendTag(tag), '"'))
+	return string(append(w.expansion.query.subset.appendTag(tag), '"'))
 }
 
 // appendIdentifier appends the identifier of the expansion: a UUID version 5 of the value set, its content and the
@@ -170,7 +172,7 @@ func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.URL...), '|'), x.valueSet.Version...)
 	name = append(name, 0)
-	name = append(append(name, x.List.Digest[:]...), parameters...)
+	name = append(append(name, x.CodeList.Digest[:]...), parameters...)
 	for _, p := range x.query.Properties { // not part of expansion.parameter
 		name = append(append(name, 0), p...)
 	}

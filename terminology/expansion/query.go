@@ -76,8 +76,8 @@ func (q *Query) Check() error {
 	return checkFilter(q.Filter)
 }
 
-// paged reports whether only a part of the expansion is requested.
-func (p *Page) paged() bool { return p.Offset != nil || p.Count != nil }
+// isPaged reports whether only a part of the expansion is requested.
+func (p *Page) isPaged() bool { return p.Offset != nil || p.Count != nil }
 
 // window returns the range of the page in a list of n entries.
 func (p *Page) window(n int) (from, to int) {
@@ -124,8 +124,8 @@ func (q *Query) List(name string) *[]string {
 	return q.Versions.List(name)
 }
 
-// choice returns the field of a boolean parameter, or nil for other parameters.
-func (q *Query) choice(name string) *parameters.Choice {
+// choiceField returns the field of a boolean parameter, or nil for other parameters.
+func (q *Query) choiceField(name string) *parameters.Choice {
 	switch name {
 	case "includeDesignations":
 		return &q.IncludeDesignations
@@ -145,7 +145,7 @@ func (q *Query) choice(name string) *parameters.Choice {
 	return nil
 }
 
-func (q *Query) wantsDesignations() bool {
+func (q *Query) includesDesignations() bool {
 	return q.IncludeDesignations == parameters.Yes || q.IncludeDesignations == parameters.Unset && len(q.Designations) > 0
 }
 
@@ -155,8 +155,8 @@ const (
 	maxFilterWords    = 20
 )
 
-// tooCostly returns the error for a result with more than limit codes.
-func tooCostly(vs *definitions.ValueSet, limit int) error {
+// newTooCostlyError returns the error for a result with more than limit codes.
+func newTooCostlyError(vs *definitions.ValueSet, limit int) error {
 	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.Canonical(), limit))
 }
@@ -189,9 +189,9 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	case "date":
 		q.Date = in.Value
 	case "offset":
-		q.Offset, err = parameters.Number(in)
+		q.Offset, err = parameters.ParseNumber(in)
 	case "count":
-		q.Count, err = parameters.Number(in)
+		q.Count, err = parameters.ParseNumber(in)
 	case "displayLanguage":
 		q.Language.Display, err = in.Value, checkLanguage(in.Value)
 	default:
@@ -206,7 +206,7 @@ func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
 		*list = append(*list, in.Value)
 		return true, q.Versions.Check(in)
 	}
-	if c := q.choice(in.Name); c != nil {
+	if c := q.choiceField(in.Name); c != nil {
 		return true, c.Set(in)
 	}
 	return q.subset.Set(in)
@@ -224,32 +224,32 @@ func checkLanguage(list string) error {
 	return nil
 }
 
-// Adopt applies a value set's own parameters as defaults.
-func (q *Query) Adopt(own []parameters.Input) error {
+// ApplyDefaults applies a value set's own parameters as defaults.
+func (q *Query) ApplyDefaults(own []parameters.Input) error {
 	if len(own) == 0 {
 		return nil
 	}
-	adopted := *q
+	defaults := *q
 	for i := range own {
-		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.Preferred
-			if _, err := adopted.Set(in); err != nil {
+		if in := &own[i]; in.Name != "displayLanguage" && !q.hasParameter(in.Name) { // displayLanguage: see Language.Preferred
+			if _, err := defaults.Set(in); err != nil {
 				return err
 			}
 		}
 	}
-	*q = adopted
+	*q = defaults
 	return nil
 }
 
-// gives reports whether the query has a parameter; a blank parameter of a request counts.
-func (q *Query) gives(name string) bool {
+// hasParameter reports whether the query has a parameter; a blank parameter of a request counts.
+func (q *Query) hasParameter(name string) bool {
 	if q.HasParameter(name) {
 		return true
 	}
 	if list := q.List(name); list != nil {
 		return *list != nil
 	}
-	if c := q.choice(name); c != nil {
+	if c := q.choiceField(name); c != nil {
 		return *c != parameters.Unset
 	}
 	switch name {
@@ -314,11 +314,11 @@ func trimType(path string) string {
 	return path
 }
 
-func (s *Subset) all() bool { return s.Summary == "" && s.elements == nil }
+func (s *Subset) isFull() bool { return s.Summary == "" && s.elements == nil }
 
 // Has reports whether the subset includes an element. Mandatory elements are always included.
 func (s *Subset) Has(element string) bool {
-	if s.all() || element == "id" || element == "status" || element == "content" {
+	if s.isFull() || element == "id" || element == "status" || element == "content" {
 		return true
 	}
 	switch s.Summary {
@@ -335,7 +335,7 @@ func (s *Subset) Has(element string) bool {
 func (s *Subset) hasCodes() bool { return s.Summary != "count" && s.Has("expansion") }
 
 func (s *Subset) appendMeta(dst []byte) []byte {
-	if s.all() {
+	if s.isFull() {
 		return dst
 	}
 	return AppendSubsetted(dst)
@@ -348,7 +348,7 @@ func AppendSubsetted(dst []byte) []byte {
 
 // appendTag appends the part of an entity tag that identifies the subset.
 func (s *Subset) appendTag(dst []byte) []byte {
-	if s.all() {
+	if s.isFull() {
 		return dst
 	}
 	sum := sha256.Sum256([]byte(s.Summary + "\x00" + strings.Join(s.elements, ",")))

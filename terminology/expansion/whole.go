@@ -22,10 +22,10 @@ import (
 // FullExpansion is a full expansion from another server, which can be searched by [textindex.Rule] and paged. Entries keep the
 // JSON of that server. Create it with a [FullExpansionBuilder]. It is safe for concurrent use.
 type FullExpansion struct {
-	head       []fhirjson.Member // members of the ValueSet except expansion
+	members    []fhirjson.Member // members of the ValueSet except expansion
 	expansion  []fhirjson.Member // members of expansion except contains, total, offset and parameter
 	parameters [][]byte          // expansion.parameter except paging parameters
-	entries    []wholeEntry
+	entries    []fullEntry
 	languages  codesystem.Languages
 	index      *textindex.Index     // nil for few entries
 	compounds  *textindex.Compounds // compounds of the entries; nil with an index
@@ -34,8 +34,8 @@ type FullExpansion struct {
 	size       int
 }
 
-// wholeEntry is an entry of expansion.contains.
-type wholeEntry struct {
+// fullEntry is an entry of expansion.contains.
+type fullEntry struct {
 	raw      []byte // JSON of the entry
 	code     []byte
 	display  []byte
@@ -53,12 +53,12 @@ func (w *FullExpansion) Size() int { return w.size }
 // Expand returns the ValueSet with a page of entries in JSON. synonyms applies to words of the filter unless nil. More
 // than limit entries are an error.
 func (w *FullExpansion) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
-	page := w.page(p, synonyms)
+	page := w.findPage(p, synonyms)
 	if len(page.entries) > limit {
-		return nil, tooCostly(w.definition(), limit)
+		return nil, newTooCostlyError(w.errorDefinition(), limit)
 	}
 	dst := append(make([]byte, 0, 1024+len(page.entries)*(1+w.size/(1+len(w.entries)))), '{')
-	for _, m := range w.head {
+	for _, m := range w.members {
 		dst = append(m.Append(dst), ',')
 	}
 	dst = append(dst, `"expansion":{"identifier":"`...)
@@ -84,8 +84,8 @@ type foundPage struct {
 	corrected string
 }
 
-// page returns the entries of a page.
-func (w *FullExpansion) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
+// findPage returns the entries of a page.
+func (w *FullExpansion) findPage(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
@@ -96,7 +96,7 @@ func (w *FullExpansion) page(p Page, synonyms *textindex.Synonyms) (page foundPa
 		return page
 	}
 	from, to := p.window(maxInt32)
-	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Compounds: w.compounds, Index: w.index}}
+	parts := []textindex.Part{{Corpus: (*fullCorpus)(w), Compounds: w.compounds, Index: w.index}}
 	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // errors are only returned by spend
 	for _, h := range hits {
 		page.entries = append(page.entries, h.Doc)
@@ -105,10 +105,10 @@ func (w *FullExpansion) page(p Page, synonyms *textindex.Synonyms) (page foundPa
 	return page
 }
 
-// definition returns the value set for error messages.
-func (w *FullExpansion) definition() *definitions.ValueSet {
+// errorDefinition returns the value set for error messages.
+func (w *FullExpansion) errorDefinition() *definitions.ValueSet {
 	vs := new(definitions.ValueSet)
-	for _, m := range w.head {
+	for _, m := range w.members {
 		if m.Name == "url" {
 			vs.URL = string(bytes.Trim(m.Value, `"`))
 		}
@@ -120,13 +120,13 @@ func (w *FullExpansion) definition() *definitions.ValueSet {
 func (w *FullExpansion) appendParameters(dst []byte, p Page, corrected string) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
-		list.text("filter", "valueString", p.Filter)
+		list.addText("filter", "valueString", p.Filter)
 	}
 	if corrected != "" {
-		list.text("corrected-filter", "valueString", corrected)
+		list.addText("corrected-filter", "valueString", corrected)
 	}
-	list.number("offset", p.Offset)
-	list.number("count", p.Count)
+	list.addNumber("offset", p.Offset)
+	list.addNumber("count", p.Count)
 	for _, raw := range w.parameters {
 		list.dst = append(list.list.Next(list.dst), raw...)
 	}
@@ -143,156 +143,156 @@ func (w *FullExpansion) appendIdentifier(dst []byte, p Page) []byte {
 	return appendUUID(dst, name)
 }
 
-// wholeCorpus is the search corpus of a FullExpansion.
-type wholeCorpus FullExpansion
+// fullCorpus is the search corpus of a FullExpansion.
+type fullCorpus FullExpansion
 
 // Len and the following methods implement [textindex.Corpus].
-func (c *wholeCorpus) Len() int               { return len(c.entries) }
-func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
-func (c *wholeCorpus) Rank(doc uint32) uint32 { return c.ranks[doc] }
-func (c *wholeCorpus) Language() string       { return c.languages.First() }
+func (c *fullCorpus) Len() int               { return len(c.entries) }
+func (c *fullCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
+func (c *fullCorpus) Rank(doc uint32) uint32 { return c.ranks[doc] }
+func (c *fullCorpus) Language() string       { return c.languages.First() }
 
 // Parent and the following methods implement [textindex.Terms]. The hierarchy is unknown.
-func (c *wholeCorpus) Parent(uint32) (uint32, bool) { return 0, false }
-func (c *wholeCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
-func (c *wholeCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
-func (c *wholeCorpus) Weight(uint32) float64        { return 0 }
+func (c *fullCorpus) Parent(uint32) (uint32, bool) { return 0, false }
+func (c *fullCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
+func (c *fullCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
+func (c *fullCorpus) Weight(uint32) float64        { return 0 }
 
-func (c *wholeCorpus) Display(doc uint32) []byte {
+func (c *fullCorpus) Display(doc uint32) []byte {
 	if e := &c.entries[doc]; len(e.display) > 0 {
 		return e.display
 	}
 	return c.entries[doc].code
 }
 
-func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
-	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
+func (c *fullCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+	return c.languages.AppendSearchable(dst, c.entries[doc].texts, "")
 }
 
 // maxNesting is the maximum nesting of entries.
 const maxNesting = 64
 
-// wholePage is the state of parsing a page.
-type wholePage struct {
+// pageReader is the state of parsing a page.
+type pageReader struct {
 	builder       *FullExpansionBuilder
 	total, offset int
-	entries       []wholeEntry
+	entries       []fullEntry
 	keys          []string
 	depth         int
 }
 
-// keep stores a member of the first page unchanged.
-func (x *wholePage) keep(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
+// keepMember stores a member of the first page unchanged.
+func (x *pageReader) keepMember(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
 	if x.builder.pages > 0 {
 		return r.Skip()
 	}
-	_, err := r.Keep(name, list)
+	_, err := r.ReadMember(name, list)
 	return err
 }
 
-func (x *wholePage) member(r *fhirjson.Reader, name string) error {
+func (x *pageReader) readMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "identifier":
 		return r.Skip()
 	case "total":
-		return x.number(r, &x.total)
+		return x.readNumber(r, &x.total)
 	case "offset":
-		return x.number(r, &x.offset)
+		return x.readNumber(r, &x.offset)
 	case "contains":
-		return r.Array(func() error { return x.entry(r) })
+		return r.Array(func() error { return x.readEntry(r) })
 	case "parameter":
-		return r.Array(func() error { return x.parameter(r) })
+		return r.Array(func() error { return x.readParameter(r) })
 	case "extension":
-		return x.extensions(r)
+		return x.readExtensions(r)
 	}
-	return x.keep(r, name, &x.builder.whole.expansion)
+	return x.keepMember(r, name, &x.builder.expansion.expansion)
 }
 
-func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
+func (x *pageReader) readNumber(r *fhirjson.Reader, n *int) error {
 	text, err := r.Value('0')
 	if err != nil {
 		return err
 	}
-	value, err := parameters.Number(&parameters.Input{Name: "number", Value: string(text)})
+	value, err := parameters.ParseNumber(&parameters.Input{Name: "number", Value: string(text)})
 	if err == nil {
 		*n = *value
 	}
 	return err
 }
 
-// extensions reads the extensions of the expansion. It rejects an incomplete expansion.
-func (x *wholePage) extensions(r *fhirjson.Reader) error {
+// readExtensions reads the extensions of the expansion. It rejects an incomplete expansion.
+func (x *pageReader) readExtensions(r *fhirjson.Reader) error {
 	raw, err := r.Value(0)
 	if err != nil {
 		return err
 	}
 	if bytes.Contains(raw, []byte("valueset-toocostly")) {
-		return errNotWhole
+		return errIncompleteExpansion
 	}
 	if value := raw.Clone(); x.builder.pages == 0 {
-		x.builder.whole.expansion = append(x.builder.whole.expansion, fhirjson.Member{Name: "extension", Value: value})
+		x.builder.expansion.expansion = append(x.builder.expansion.expansion, fhirjson.Member{Name: "extension", Value: value})
 	}
 	return nil
 }
 
-// paging lists the parameters that differ between pages.
-var paging = []string{"filter", "offset", "count"}
+// pagingParameters lists the parameters that differ between pages.
+var pagingParameters = []string{"filter", "offset", "count"}
 
-func (x *wholePage) parameter(r *fhirjson.Reader) error {
+func (x *pageReader) readParameter(r *fhirjson.Reader) error {
 	value, err := r.CompactValue('{')
 	if err != nil {
 		return err
 	}
 	var in parameters.Input
-	inner := fhirjson.ReaderOf(value)
-	if err := inner.Object(func(name []byte) error { return in.Member(inner, name, 0) }); err != nil {
+	inner := fhirjson.NewValueReader(value)
+	if err := inner.Object(func(name []byte) error { return in.ReadMember(inner, name, 0) }); err != nil {
 		return err
 	}
 	b := x.builder
 	if in.Name == "displayLanguage" {
 		b.language = in.Value
 	}
-	if b.pages == 0 && !slices.Contains(paging, in.Name) && (!b.Terse || in.Name != "includeDesignations") {
-		b.whole.parameters = append(b.whole.parameters, value)
+	if b.pages == 0 && !slices.Contains(pagingParameters, in.Name) && (!b.OmitDesignations || in.Name != "includeDesignations") {
+		b.expansion.parameters = append(b.expansion.parameters, value)
 	}
 	return nil
 }
 
-// entry reads an entry of expansion.contains and its nested entries.
-func (x *wholePage) entry(r *fhirjson.Reader) error {
+// readEntry reads an entry of expansion.contains and its nested entries.
+func (x *pageReader) readEntry(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil {
 		return err
 	}
-	var e wholeEntry
+	var e fullEntry
 	var key entryKey
-	within, err := x.members(&e, &key, raw.Clone())
+	within, err := x.readMembers(&e, &key, raw.Clone())
 	if err != nil {
 		return err
 	}
 	if len(e.code) == 0 {
-		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which cannot be part of a list
+		return fmt.Errorf("%w: an entry without a code", errIncompleteExpansion) // a heading, which cannot be part of a list
 	}
 	e.raw = slices.Clip(append(e.raw, '}'))
-	x.builder.whole.size += 2*len(raw) + 128
+	x.builder.expansion.size += 2*len(raw) + 128
 	x.entries = append(x.entries, e)
 	x.keys = append(x.keys, key.system+"\x00"+key.version+"\x00"+string(e.code))
 	if within == nil {
 		return nil
 	}
 	if x.depth++; x.depth > maxNesting {
-		return fmt.Errorf("%w: entries within each other more than %d deep", errNotWhole, maxNesting)
+		return fmt.Errorf("%w: entries within each other more than %d deep", errIncompleteExpansion, maxNesting)
 	}
 	defer func() { x.depth-- }()
-	nested := fhirjson.ReaderOf(within)
-	return nested.Array(func() error { return x.entry(nested) })
+	nested := fhirjson.NewValueReader(within)
+	return nested.Array(func() error { return x.readEntry(nested) })
 }
 
 // entryKey identifies an entry together with its code.
 type entryKey struct{ system, version string }
 
-// members reads the members of an entry and returns its nested entries.
-func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
+// readMembers reads the members of an entry and returns its nested entries.
+func (x *pageReader) readMembers(e *fullEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
 	r := fhirjson.NewReader(bytes.NewReader(raw))
 	err = r.Object(func(name []byte) error {
 		member := string(name)
@@ -304,16 +304,16 @@ func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (w
 			within = value.Clone()
 			return nil
 		}
-		x.builder.designations = x.builder.designations || member == "designation"
-		if member != "designation" || !x.builder.Terse {
-			e.keep(member, value)
+		x.builder.hasDesignations = x.builder.hasDesignations || member == "designation"
+		if member != "designation" || !x.builder.OmitDesignations {
+			e.keepMember(member, value)
 		}
-		return e.read(fhirjson.ReaderOf(value), member, key)
+		return e.readMember(fhirjson.NewValueReader(value), member, key)
 	})
 	return within, err
 }
 
-func (e *wholeEntry) keep(name string, value jsontext.Value) {
+func (e *fullEntry) keepMember(name string, value jsontext.Value) {
 	open := byte(',')
 	if len(e.raw) == 0 {
 		open = '{'
@@ -323,8 +323,8 @@ func (e *wholeEntry) keep(name string, value jsontext.Value) {
 	e.raw = fhirjson.Member{Name: name, Value: value}.Append(append(e.raw, open))
 }
 
-// read reads a member that the search uses.
-func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error {
+// readMember reads a member that the search uses.
+func (e *fullEntry) readMember(r *fhirjson.Reader, name string, key *entryKey) error {
 	var text string
 	switch name {
 	case "system":
@@ -342,16 +342,16 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error 
 	case "display":
 		err := r.ReadString(&text)
 		e.display = []byte(text)
-		e.texts = append(e.texts, codesystem.Text{Value: e.display, Display: true})
+		e.texts = append(e.texts, codesystem.Text{Value: e.display, IsDisplay: true})
 		return err
 	case "designation":
-		return r.Array(func() error { return e.designation(r) })
+		return r.Array(func() error { return e.readDesignation(r) })
 	}
 	return nil
 }
 
-// designation reads an entry of contains.designation. Displays in other languages are always searched.
-func (e *wholeEntry) designation(r *fhirjson.Reader) error {
+// readDesignation reads an entry of contains.designation. Displays in other languages are always searched.
+func (e *fullEntry) readDesignation(r *fhirjson.Reader) error {
 	var t codesystem.Text
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
@@ -362,11 +362,11 @@ func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 			t.Value = bytes.Clone(text)
 			return err
 		case "use":
-			return r.Strings(fhirjson.String{Name: "system", Into: &t.Use.System}, fhirjson.String{Name: "code", Into: &t.Use.Code})
+			return r.Strings(fhirjson.String{Name: "system", Destination: &t.Use.System}, fhirjson.String{Name: "code", Destination: &t.Use.Code})
 		}
 		return r.Skip()
 	})
-	t.Display = t.Use.System == codesystem.PreferredForLanguage.System && t.Use.Code == codesystem.PreferredForLanguage.Code
+	t.IsDisplay = t.Use.System == codesystem.PreferredForLanguage.System && t.Use.Code == codesystem.PreferredForLanguage.Code
 	e.texts = append(e.texts, t)
 	return err
 }
@@ -377,112 +377,112 @@ type FullExpansionBuilder struct {
 	// Languages is the requested list of languages, used if the pages do not specify it.
 	Languages string
 
-	// Terse omits designations from responses; they are still searched.
-	Terse bool
+	// OmitDesignations omits designations from responses; they are still searched.
+	OmitDesignations bool
 
-	whole        FullExpansion
-	total        int // total of the pages; -1 if unknown
-	pages        int
-	seen         map[string]bool
-	designations bool
-	done         bool
-	language     string
+	expansion       FullExpansion
+	total           int // total of the pages; -1 if unknown
+	pages           int
+	seen            map[string]bool
+	hasDesignations bool
+	isDone          bool
+	language        string
 }
 
-// ErrContradiction is wrapped by the error for inconsistent pages.
-var ErrContradiction = errors.New("the pages of the expansion contradict each other")
+// ErrInconsistentPages is wrapped by the error for inconsistent pages.
+var ErrInconsistentPages = errors.New("the pages of the expansion contradict each other")
 
-var errNotWhole = errors.New("the expansion is not whole")
+var errIncompleteExpansion = errors.New("the expansion is not whole")
 
 // Offset returns the offset of the next page to request.
-func (b *FullExpansionBuilder) Offset() int { return len(b.whole.entries) }
+func (b *FullExpansionBuilder) Offset() int { return len(b.expansion.entries) }
 
 // Total returns the expected number of entries, if known.
 func (b *FullExpansionBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
 
 // Size returns the approximate size in bytes.
-func (b *FullExpansionBuilder) Size() int { return b.whole.size }
+func (b *FullExpansionBuilder) Size() int { return b.expansion.size }
 
-// Designations reports whether any entry has designations.
-func (b *FullExpansionBuilder) Designations() bool { return b.designations }
+// HasDesignations reports whether any entry has designations.
+func (b *FullExpansionBuilder) HasDesignations() bool { return b.hasDesignations }
 
 // Add adds the next page, a ValueSet in JSON requested with count. It reports whether more pages follow.
 func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error) {
-	x := wholePage{builder: b, total: -1, offset: -1}
-	r := fhirjson.ReaderOf(page)
+	x := pageReader{builder: b, total: -1, offset: -1}
+	r := fhirjson.NewValueReader(page)
 	err = r.Object(func(name []byte) error {
 		if string(name) == "expansion" {
-			return r.Object(func(name []byte) error { return x.member(r, string(name)) })
+			return r.Object(func(name []byte) error { return x.readMember(r, string(name)) })
 		}
-		return x.keep(r, string(name), &b.whole.head)
+		return x.keepMember(r, string(name), &b.expansion.members)
 	})
 	if err != nil {
 		return false, fmt.Errorf("page from %d on: %w", b.Offset(), err)
 	}
-	return b.check(&x, count)
+	return b.addPage(&x, count)
 }
 
-// check checks that a page is consistent with the previous pages, and adds its entries.
-func (b *FullExpansionBuilder) check(x *wholePage, count int) (more bool, err error) {
+// addPage checks that a page is consistent with the previous pages, and adds its entries.
+func (b *FullExpansionBuilder) addPage(x *pageReader, count int) (more bool, err error) {
 	if b.seen == nil {
 		b.seen = make(map[string]bool)
 	}
-	at := len(b.whole.entries)
+	at := len(b.expansion.entries)
 	switch {
 	case b.pages > 0 && x.total != b.total:
-		return false, fmt.Errorf("%w: total was %d, and is %d", ErrContradiction, b.total, x.total)
+		return false, fmt.Errorf("%w: total was %d, and is %d", ErrInconsistentPages, b.total, x.total)
 	case x.offset >= 0 && x.offset != at:
-		return false, fmt.Errorf("%w: asked from %d on, answered from %d on", ErrContradiction, at, x.offset)
+		return false, fmt.Errorf("%w: asked from %d on, answered from %d on", ErrInconsistentPages, at, x.offset)
 	}
 	for i, key := range x.keys {
 		if b.seen[key] {
-			return false, fmt.Errorf("%w: entry %d is there twice", ErrContradiction, at+i)
+			return false, fmt.Errorf("%w: entry %d is there twice", ErrInconsistentPages, at+i)
 		}
 		b.seen[key] = true
 	}
 	b.total = x.total
 	b.pages++
-	b.whole.entries = append(b.whole.entries, x.entries...)
-	return b.more(len(x.entries), count)
+	b.expansion.entries = append(b.expansion.entries, x.entries...)
+	return b.hasMore(len(x.entries), count)
 }
 
-// more reports whether more pages follow a page with n entries.
-func (b *FullExpansionBuilder) more(n, count int) (bool, error) {
-	have := len(b.whole.entries)
+// hasMore reports whether more pages follow a page with n entries.
+func (b *FullExpansionBuilder) hasMore(n, count int) (bool, error) {
+	have := len(b.expansion.entries)
 	switch {
 	case b.total >= 0 && have > b.total:
-		return false, fmt.Errorf("%w: %d entries of %d", ErrContradiction, have, b.total)
+		return false, fmt.Errorf("%w: %d entries of %d", ErrInconsistentPages, have, b.total)
 	case b.total >= 0 && have < b.total && n == 0:
-		return false, fmt.Errorf("%w: nothing after %d of %d", ErrContradiction, have, b.total)
+		return false, fmt.Errorf("%w: nothing after %d of %d", ErrInconsistentPages, have, b.total)
 	case b.total < 0 && n > count:
-		return false, fmt.Errorf("%w: %d entries where %d were asked for, and no total", ErrContradiction, n, count)
+		return false, fmt.Errorf("%w: %d entries where %d were asked for, and no total", ErrInconsistentPages, n, count)
 	}
-	b.done = have == b.total || b.total < 0 && n < count
-	return !b.done, nil
+	b.isDone = have == b.total || b.total < 0 && n < count
+	return !b.isDone, nil
 }
 
 // Build returns the expansion after the last page was added.
 func (b *FullExpansionBuilder) Build() (*FullExpansion, error) {
-	if !b.done {
-		return nil, errNotWhole
+	if !b.isDone {
+		return nil, errIncompleteExpansion
 	}
-	w := &b.whole
+	w := &b.expansion
 	w.languages = codesystem.ParseLanguages(cmp.Or(b.language, b.Languages))
 	hash := sha256.New()
 	for i := range w.entries {
 		hash.Write(w.entries[i].raw)
 	}
-	for _, m := range w.head {
+	for _, m := range w.members {
 		hash.Write(m.Value)
 	}
 	hash.Sum(w.digest[:0])
-	w.ranks = textindex.Ranks((*wholeCorpus)(w))
+	w.ranks = textindex.Ranks((*fullCorpus)(w))
 	w.size += 4 * len(w.ranks)
-	if len(w.entries) > compose.Scanned {
-		w.index = textindex.New((*wholeCorpus)(w))
+	if len(w.entries) > compose.MaxScanned {
+		w.index = textindex.New((*fullCorpus)(w))
 		w.size += w.index.Bytes()
 	} else {
-		w.compounds = textindex.NewCompounds((*wholeCorpus)(w))
+		w.compounds = textindex.NewCompounds((*fullCorpus)(w))
 	}
 	return w, nil
 }

@@ -20,20 +20,20 @@ import (
 
 // Writer writes the ValueSet response of $expand.
 type Writer struct {
-	x     *Expansion
-	get   bool          // for GET: a list unless a tree is requested, and always an offset
-	shape *compose.Tree // tree of the page; nil for a list
+	expansion *Expansion
+	isGET     bool          // for GET: a list unless a tree is requested, and always an offset
+	tree      *compose.Tree // tree of the page; nil for a list
 
-	echo       []byte // JSON of expansion.parameter
+	parameters []byte // JSON of expansion.parameter
 	identifier []byte
-	room       struct { // preallocated for a typical echo and for identifier
+	buffers    struct { // preallocated for a typical echo and for identifier
 		echo       [256]byte
 		identifier [len("urn:uuid:") + 36]byte
 	}
 	stream stream
 
 	extensions extensionWriter
-	shown      []codesystem.Text
+	texts      []codesystem.Text
 	lastSystem struct { // last written code system, and its position
 		system   uint32
 		from, to int
@@ -49,32 +49,32 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// Article prepends the indefinite article to a content mode.
-func Article(noun string) string {
+// WithArticle prepends the indefinite article to a content mode.
+func WithArticle(noun string) string {
 	if noun == string(definitions.ContentExample) {
 		return "an " + noun
 	}
 	return "a " + noun
 }
 
-// chunk is the minimum number of bytes per write of a streamed response.
-const chunk = 64 << 10
+// minChunkSize is the minimum number of bytes per write of a streamed response.
+const minChunkSize = 64 << 10
 
 type stream struct {
-	out    io.Writer // nil for a buffered response
-	failed error     // error of out
+	out io.Writer // nil for a buffered response
+	err error     // error of out
 }
 
 // write writes a part of the response unless an earlier write failed.
 func (s *stream) write(part []byte) {
-	if s.failed == nil {
-		_, s.failed = s.out.Write(part)
+	if s.err == nil {
+		_, s.err = s.out.Write(part)
 	}
 }
 
 // flush writes the buffered part of a streamed response if it is large enough.
 func (w *Writer) flush(dst []byte) []byte {
-	if w.stream.out == nil || len(dst) < chunk {
+	if w.stream.out == nil || len(dst) < minChunkSize {
 		return dst
 	}
 	w.stream.write(dst)
@@ -91,12 +91,12 @@ type Parameter struct {
 // Parameters returns expansion.parameter: parameters of the request, used definitions, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
 	var written []byte
-	x.Library.Use(func() { written = NewWriter(x, false).echo })
+	x.Definitions.Use(func() { written = NewWriter(x, false).parameters })
 	_, array, _ := bytes.Cut(written, []byte{':'})
-	r, list := fhirjson.ReaderOf(array), []Parameter{}
+	r, list := fhirjson.NewValueReader(array), []Parameter{}
 	_ = r.Array(func() error { // cannot fail: written above
 		var in parameters.Input
-		err := r.Object(func(name []byte) error { return in.Member(r, name, 0) })
+		err := r.Object(func(name []byte) error { return in.ReadMember(r, name, 0) })
 		list = append(list, Parameter{Name: in.Name, Value: in.Value})
 		return err
 	})
@@ -108,52 +108,52 @@ func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out
 	*buffer = w.Append((*buffer)[:0])
 	w.stream.write(*buffer)
-	if w.stream.failed != nil {
-		return fmt.Errorf("writing the answer: %w", w.stream.failed)
+	if w.stream.err != nil {
+		return fmt.Errorf("writing the answer: %w", w.stream.err)
 	}
 	return nil
 }
 
 // NewWriter prepares the response to a GET or POST.
 func NewWriter(x *Expansion, get bool) *Writer {
-	w := &Writer{x: x, get: get, extensions: extensionWriter{x: x}}
-	w.shape = w.chooseShape()
-	w.echo = w.appendParameters(w.room.echo[:0])
-	w.identifier = appendIdentifier(w.room.identifier[:0], w.x, w.echo)
+	w := &Writer{expansion: x, isGET: get, extensions: extensionWriter{expansion: x}}
+	w.tree = w.chooseTree()
+	w.parameters = w.appendParameters(w.buffers.echo[:0])
+	w.identifier = appendIdentifier(w.buffers.identifier[:0], w.expansion, w.parameters)
 	return w
 }
 
-// chooseShape returns the tree of the response, or nil for a list. A page is always a list, as is the result of a text
+// chooseTree returns the tree of the response, or nil for a list. A page is always a list, as is the result of a text
 // filter, unless the value set itself has a filter: then its concepts keep their positions.
-func (w *Writer) chooseShape() *compose.Tree {
-	q, x := &w.x.query, w.x.List
-	if !x.MayBeTree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
+func (w *Writer) chooseTree() *compose.Tree {
+	q, x := &w.expansion.query, w.expansion.CodeList
+	if !x.MayBeTree || !w.allowsTree() || len(w.expansion.page) < w.expansion.total || q.Offset != nil && *q.Offset > 0 {
 		return nil
 	}
 	if q.Filter == "" {
 		return x.Tree
 	}
-	if !x.Filtered || q.Count != nil {
+	if !x.HasFilter || q.Count != nil {
 		return nil
 	}
-	return compose.BuildTree(w.x.Library, w.x.page, true)
+	return compose.BuildTree(w.expansion.Definitions, w.expansion.page, true)
 }
 
-// wantsTree reports whether the response may be a tree. A GET must explicitly have excludeNested=false, because most
+// allowsTree reports whether the response may be a tree. A GET must explicitly have excludeNested=false, because most
 // GET clients read only the top level and would miss codes.
-func (w *Writer) wantsTree() bool {
-	if w.get {
-		return w.x.query.ExcludeNested == parameters.No && w.x.query.HasParameter("excludeNested")
+func (w *Writer) allowsTree() bool {
+	if w.isGET {
+		return w.expansion.query.ExcludeNested == parameters.No && w.expansion.query.HasParameter("excludeNested")
 	}
-	return w.x.query.ExcludeNested != parameters.Yes
+	return w.expansion.query.ExcludeNested != parameters.Yes
 }
 
 // Append appends the ValueSet as JSON without an encoder: a response costs little more than copying its text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = w.x.query.subset.appendMeta(dst)
-	dst = appendValueSet(dst, w.x.valueSet, &w.x.query.subset, w.x.query.IncludeDefinition == parameters.Yes)
-	if w.x.query.subset.Has("expansion") {
+	dst = w.expansion.query.subset.appendMeta(dst)
+	dst = appendValueSet(dst, w.expansion.valueSet, &w.expansion.query.subset, w.expansion.query.IncludeDefinition == parameters.Yes)
+	if w.expansion.query.subset.Has("expansion") {
 		dst = w.appendExpansion(dst)
 	}
 	return append(dst, '}')
@@ -163,33 +163,33 @@ func (w *Writer) Append(dst []byte) []byte {
 func (w *Writer) appendExpansion(dst []byte) []byte {
 	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
 	dst = append(dst, `","timestamp":`...)
-	if stored := w.x.valueSet.Stored; stored != nil && stored.Timestamp != "" {
+	if stored := w.expansion.valueSet.Stored; stored != nil && stored.Timestamp != "" {
 		dst = fhirjson.AppendString(dst, stored.Timestamp)
 	} else {
-		dst = append(w.x.Library.Loaded.AppendFormat(append(dst, '"'), time.RFC3339), '"')
+		dst = append(w.expansion.Definitions.Loaded.AppendFormat(append(dst, '"'), time.RFC3339), '"')
 	}
-	hasCodes := w.x.query.subset.hasCodes()
-	if w.x.query.paged() || !hasCodes || len(w.x.List.Based) == 0 { // the total of a grammar is unknown, but a page reveals whether more codes follow
-		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.x.total), 10)
+	hasCodes := w.expansion.query.subset.hasCodes()
+	if w.expansion.query.isPaged() || !hasCodes || len(w.expansion.CodeList.GrammarBases) == 0 { // the total of a grammar is unknown, but a page reveals whether more codes follow
+		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.expansion.total), 10)
 	}
 	if !hasCodes {
 		return append(dst, '}')
 	}
-	if w.x.query.paged() || w.get { // R4 includes the offset only with paging
-		dst = appendNumber(append(dst, `,"offset":`...), w.x.query.Offset)
+	if w.expansion.query.isPaged() || w.isGET { // R4 includes the offset only with paging
+		dst = appendNumber(append(dst, `,"offset":`...), w.expansion.query.Offset)
 	}
-	dst = w.appendContains(append(dst, w.echo...))
+	dst = w.appendContains(append(dst, w.parameters...))
 	return append(w.appendExpansionExtensions(dst), '}')
 }
 
 // appendValueSet appends the identifying members of the value set, or all members.
-func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bool) []byte {
+func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, complete bool) []byte {
 	member := func(name, value string) {
 		if part.Has(name) {
 			dst = fhirjson.AppendMember(dst, name, value)
 		}
 	}
-	if whole {
+	if complete {
 		member("id", vs.ID)
 	}
 	member("language", vs.Language)
@@ -201,7 +201,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	if vs.Experimental != nil && part.Has("experimental") {
 		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *vs.Experimental)
 	}
-	if !whole {
+	if !complete {
 		return dst
 	}
 	member("date", vs.Date)
@@ -214,19 +214,19 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	return dst
 }
 
-// unclosed returns the reasons why codes may be missing. Clients may expect this text of other servers.
-func (w *Writer) unclosed() (reasons []string) {
-	for _, index := range w.x.List.CodeSystems {
-		if cs := w.x.Library.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
-			reasons = append(reasons, "This extension is based on "+Article(string(cs.Content))+" of the code system "+cs.URL)
+// incompleteReasons returns the reasons why codes may be missing. Clients may expect this text of other servers.
+func (w *Writer) incompleteReasons() (reasons []string) {
+	for _, index := range w.expansion.CodeList.CodeSystems {
+		if cs := w.expansion.Definitions.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
+			reasons = append(reasons, "This extension is based on "+WithArticle(string(cs.Content))+" of the code system "+cs.URL)
 		}
 	}
-	for _, b := range w.x.List.Based {
-		cs := w.x.Library.Systems.CodeSystems[b.CodeSystem]
-		definitions.AddTo(&reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.Common))
+	for _, b := range w.expansion.CodeList.GrammarBases {
+		cs := w.expansion.Definitions.Systems.CodeSystems[b.CodeSystem]
+		definitions.AppendUnique(&reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.CommonCodes))
 	}
-	for _, index := range w.x.List.Unlisted {
-		reasons = append(reasons, "User-assigned codes of the code system "+w.x.Library.Systems.CodeSystems[index].URL+" are not listed")
+	for _, index := range w.expansion.CodeList.UserAssignedOmitted {
+		reasons = append(reasons, "User-assigned codes of the code system "+w.expansion.Definitions.Systems.CodeSystems[index].URL+" are not listed")
 	}
 	return reasons
 }
@@ -235,7 +235,7 @@ func (w *Writer) unclosed() (reasons []string) {
 // which are only known after the entries have been written.
 func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, reason := range w.unclosed() {
+	for _, reason := range w.incompleteReasons() {
 		if list.IsEmpty() {
 			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
@@ -257,81 +257,81 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 // appendParameters appends expansion.parameter: parameters of the request, used definitions, and warnings about them.
 func (w *Writer) appendParameters(dst []byte) []byte {
 	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
-	q, x := &w.x.query, w.x.List
+	q, x := &w.expansion.query, w.expansion.CodeList
 	if q.Filter != "" {
-		list.text("filter", "valueString", q.Filter)
+		list.addText("filter", "valueString", q.Filter)
 	}
-	if w.x.corrected != "" {
-		list.text("corrected-filter", "valueString", w.x.corrected)
+	if w.expansion.corrected != "" {
+		list.addText("corrected-filter", "valueString", w.expansion.corrected)
 	}
-	if language := q.Language.Preferred(w.x.valueSet); language != "" {
-		list.text("displayLanguage", "valueCode", language)
+	if language := q.Language.Preferred(w.expansion.valueSet); language != "" {
+		list.addText("displayLanguage", "valueCode", language)
 	}
 	for _, designation := range q.Designations {
-		list.text("designation", "valueString", designation)
+		list.addText("designation", "valueString", designation)
 	}
-	list.choices(q)
-	if x.Merged {
-		list.choice("versionsMatch", parameters.Yes)
+	list.addChoices(q)
+	if x.MergesVersions {
+		list.addChoice("versionsMatch", parameters.Yes)
 	}
 	if q.Date != "" {
-		list.text("date", "valueDateTime", q.Date)
+		list.addText("date", "valueDateTime", q.Date)
 	}
-	list.number("offset", q.Offset)
-	list.number("count", q.Count)
+	list.addNumber("offset", q.Offset)
+	list.addNumber("count", q.Count)
 	for _, excluded := range q.Versions.Excluded {
-		list.text("exclude-system", "valueUri", excluded)
+		list.addText("exclude-system", "valueUri", excluded)
 	}
-	for _, rule := range x.Applied {
-		list.text(rule.Name, "valueUri", rule.Value)
+	for _, rule := range x.AppliedParameters {
+		list.addText(rule.Name, "valueUri", rule.Value)
 	}
-	w.listUsed(list)
+	w.appendUsedDefinitions(list)
 	return list.list.End(list.dst)
 }
 
-// choices adds the boolean parameters of the request.
-func (l *parameterList) choices(q *Query) {
-	l.choice("excludeNested", q.ExcludeNested)
-	l.choice("activeOnly", q.ActiveOnly)
-	l.choice("includeDesignations", q.IncludeDesignations)
-	l.choice("includeDefinition", q.IncludeDefinition)
-	l.choice("excludeNotForUI", q.ExcludeNotForUI)
-	l.choice("excludePostCoordinated", q.ExcludePostCoordinated)
+// addChoices adds the boolean parameters of the request.
+func (l *parameterList) addChoices(q *Query) {
+	l.addChoice("excludeNested", q.ExcludeNested)
+	l.addChoice("activeOnly", q.ActiveOnly)
+	l.addChoice("includeDesignations", q.IncludeDesignations)
+	l.addChoice("includeDefinition", q.IncludeDefinition)
+	l.addChoice("excludeNotForUI", q.ExcludeNotForUI)
+	l.addChoice("excludePostCoordinated", q.ExcludePostCoordinated)
 }
 
-func (w *Writer) listUsed(list *parameterList) {
-	for _, index := range w.x.List.CodeSystems {
-		cs := w.x.Library.Systems.CodeSystems[index]
-		list.text("used-codesystem", "valueUri", cs.Canonical())
+func (w *Writer) appendUsedDefinitions(list *parameterList) {
+	for _, index := range w.expansion.CodeList.CodeSystems {
+		cs := w.expansion.Definitions.Systems.CodeSystems[index]
+		list.addText("used-codesystem", "valueUri", cs.Canonical())
 		if cs.Content != definitions.ContentComplete {
-			list.text("used-"+string(cs.Content), "valueUri", cs.Canonical())
+			list.addText("used-"+string(cs.Content), "valueUri", cs.Canonical())
 		}
-		list.warning(&cs.Definition, w.x.valueSet)
-		if cs.Copyright != "" && w.x.query.IncludeDefinition == parameters.Yes {
-			list.text("copyright", "valueString", cs.Copyright)
-		}
-	}
-	for _, b := range w.x.List.Based {
-		if b.On != nil { // other servers do not warn if filters select common codes
-			list.warning(&b.On.Definition, w.x.valueSet)
+		list.addWarning(&cs.Definition, w.expansion.valueSet)
+		if cs.Copyright != "" && w.expansion.query.IncludeDefinition == parameters.Yes {
+			list.addText("copyright", "valueString", cs.Copyright)
 		}
 	}
-	for _, unchecked := range w.x.List.Unchecked {
-		list.text("warning-unknown-system", "valueUri", unchecked)
+	for _, b := range w.expansion.CodeList.GrammarBases {
+		if b.ValueSet != nil { // other servers do not warn if filters select common codes
+			list.addWarning(&b.ValueSet.Definition, w.expansion.valueSet)
+		}
 	}
-	for _, vs := range w.x.List.ValueSets {
-		list.text("used-valueset", "valueUri", vs.Canonical())
-		list.stored(vs)
-		list.warning(&vs.Definition, w.x.valueSet)
+	for _, unchecked := range w.expansion.CodeList.UncheckedSystems {
+		list.addText("warning-unknown-system", "valueUri", unchecked)
 	}
-	list.stored(w.x.valueSet)
-	list.warning(&w.x.valueSet.Definition, w.x.valueSet)
+	for _, vs := range w.expansion.CodeList.ValueSets {
+		list.addText("used-valueset", "valueUri", vs.Canonical())
+		list.addStoredExpansion(vs)
+		list.addWarning(&vs.Definition, w.expansion.valueSet)
+	}
+	list.addStoredExpansion(w.expansion.valueSet)
+	list.addWarning(&w.expansion.valueSet.Definition, w.expansion.valueSet)
 	var supplements []uint32
-	for _, s := range w.x.List.Supplements {
-		definitions.AddTo(&supplements, s.By)
+	for _, s := range w.expansion.CodeList.Supplements {
+		definitions.AppendUnique(&supplements, s.Supplement)
 	}
 	for _, index := range supplements {
-		list.text("used-supplement", "valueUri", w.x.Library.Systems.CodeSystems[index].Canonical())
+		list.addText("used-supplement", "valueUri", w.expansion.Definitions.Systems.CodeSystems[index].Canonical())
 	}
 }
 
@@ -341,52 +341,52 @@ type parameterList struct {
 	list fhirjson.Array
 }
 
-func (l *parameterList) text(name, kind, value string) {
-	l.dst = append(fhirjson.AppendString(l.begin(name, kind), value), '}')
+func (l *parameterList) addText(name, kind, value string) {
+	l.dst = append(fhirjson.AppendString(l.beginParameter(name, kind), value), '}')
 }
 
-func (l *parameterList) number(name string, n *int) {
+func (l *parameterList) addNumber(name string, n *int) {
 	if n != nil {
-		l.dst = append(strconv.AppendInt(l.begin(name, "valueInteger"), int64(*n), 10), '}')
+		l.dst = append(strconv.AppendInt(l.beginParameter(name, "valueInteger"), int64(*n), 10), '}')
 	}
 }
 
-func (l *parameterList) choice(name string, c parameters.Choice) {
+func (l *parameterList) addChoice(name string, c parameters.Choice) {
 	if c != parameters.Unset {
-		l.dst = append(strconv.AppendBool(l.begin(name, "valueBoolean"), c == parameters.Yes), '}')
+		l.dst = append(strconv.AppendBool(l.beginParameter(name, "valueBoolean"), c == parameters.Yes), '}')
 	}
 }
 
-// begin appends a parameter up to its value.
-func (l *parameterList) begin(name, kind string) []byte {
+// beginParameter appends a parameter up to its value.
+func (l *parameterList) beginParameter(name, kind string) []byte {
 	dst := append(append(l.list.Next(l.dst), `{"name":"`...), name...)
 	return append(append(append(dst, `","`...), kind...), '"', ':')
 }
 
-// stored adds the identifier of the stored expansion, if any.
-func (l *parameterList) stored(vs *definitions.ValueSet) {
+// addStoredExpansion adds the identifier of the stored expansion, if any.
+func (l *parameterList) addStoredExpansion(vs *definitions.ValueSet) {
 	if vs.Stored != nil {
-		l.text("used-expansion", "valueUri", cmp.Or(vs.Stored.Identifier, vs.Canonical()))
+		l.addText("used-expansion", "valueUri", cmp.Or(vs.Stored.Identifier, vs.Canonical()))
 	}
 }
 
-// warning adds the status of a definition, if notable.
-func (l *parameterList) warning(d *definitions.Definition, vs *definitions.ValueSet) {
+// addWarning adds the status of a definition, if notable.
+func (l *parameterList) addWarning(d *definitions.Definition, vs *definitions.ValueSet) {
 	if name := d.StatusWarning(vs); name != "" {
-		l.text("warning-"+name, "valueUri", d.Canonical())
+		l.addText("warning-"+name, "valueUri", d.Canonical())
 	}
 }
 
 // appendContains appends expansion.contains as a list or tree.
 func (w *Writer) appendContains(dst []byte) []byte {
-	if w.shape != nil {
-		return w.appendTree(dst, w.shape.Root)
+	if w.tree != nil {
+		return w.appendTree(dst, w.tree.Root)
 	}
-	if len(w.x.page) <= maxPrefetched {
-		w.fetch()
+	if len(w.expansion.page) <= maxPrefetched {
+		w.prefetch()
 	}
 	list := fhirjson.Array{Name: "contains"}
-	for i := range w.x.page {
+	for i := range w.expansion.page {
 		dst = w.flush(append(w.appendEntry(list.Next(dst), i), '}'))
 	}
 	return list.End(dst)
@@ -395,13 +395,13 @@ func (w *Writer) appendContains(dst []byte) []byte {
 // maxPrefetched is the maximum number of entries of a page that are prefetched.
 const maxPrefetched = 256
 
-// fetch reads the first bytes of all entries of a page in advance, so that the cache misses of scattered memory
+// prefetch reads the first bytes of all entries of a page in advance, so that the cache misses of scattered memory
 // overlap.
-func (w *Writer) fetch() {
+func (w *Writer) prefetch() {
 	var sum byte
-	for _, e := range w.x.page {
-		if e.IsNumbered() {
-			code, display, flags := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
+	for _, e := range w.expansion.page {
+		if e.HasConceptNumber() {
+			code, display, flags := w.expansion.Definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.ConceptAt(e.Concept))
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
@@ -411,19 +411,19 @@ func (w *Writer) fetch() {
 // appendTree appends an entry and its following siblings, each with its children.
 func (w *Writer) appendTree(dst []byte, first uint32) []byte {
 	list := fhirjson.Array{Name: "contains"}
-	for i := first; i != definitions.None; i = w.shape.Next[i] {
+	for i := first; i != definitions.None; i = w.tree.Next[i] {
 		dst = w.appendEntry(list.Next(dst), int(i))
-		dst = w.flush(append(w.appendTree(dst, w.shape.Child[i]), '}'))
+		dst = w.flush(append(w.appendTree(dst, w.tree.Child[i]), '}'))
 	}
 	return list.End(dst)
 }
 
 // appendEntry appends an entry of expansion.contains without its closing brace.
 func (w *Writer) appendEntry(dst []byte, i int) []byte {
-	l, e := w.x.Library, w.x.page[i]
-	code, display, flags := l.Coded(e)
+	l, e := w.expansion.Definitions, w.expansion.page[i]
+	code, display, flags := l.CodeAndDisplay(e)
 	dst = append(dst, '{')
-	if w.x.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.ListedRow() != 0 {
+	if w.expansion.hasDetails || flags&(codesystem.FlagHasStatus|codesystem.FlagHasExtensions) != 0 || e.ListedRow() != 0 {
 		dst = w.extensions.append(dst, l.Locate(e), flags)
 	}
 	dst = w.appendSystem(dst, l.SystemOf(e))
@@ -433,11 +433,11 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	if flags&codesystem.FlagInactive != 0 {
 		dst = append(dst, `,"inactive":true`...)
 	}
-	if w.x.isVersioned(e) {
+	if w.expansion.isVersioned(e) {
 		dst = fhirjson.AppendMember(dst, "version", l.Systems.CodeSystems[e.CodeSystem].Version)
 	}
 	dst = fhirjson.AppendString(append(dst, `,"code":`...), code)
-	if !w.x.detailed {
+	if !w.expansion.hasDetails {
 		return fhirjson.AppendMember(dst, "display", display)
 	}
 	return w.appendTexts(dst, e)
@@ -449,31 +449,31 @@ func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 		return append(dst, dst[last.from:last.to]...)
 	}
 	w.lastSystem.system, w.lastSystem.from = system, len(dst)
-	dst = fhirjson.AppendString(append(dst, `"system":`...), w.x.Library.Systems.List[system].URL)
+	dst = fhirjson.AppendString(append(dst, `"system":`...), w.expansion.Definitions.Systems.List[system].URL)
 	w.lastSystem.to = len(dst)
 	return dst
 }
 
 // appendTexts appends the display and designations.
 func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
-	if w.x.hasOneText(e) {
-		return fhirjson.AppendMember(dst, "display", w.x.Library.Display(e))
+	if w.expansion.hasOneText(e) {
+		return fhirjson.AppendMember(dst, "display", w.expansion.Definitions.Display(e))
 	}
-	w.shown = w.x.texts(w.shown[:0], e)
-	display := w.x.languages.Preferred(w.shown)
+	w.texts = w.expansion.texts(w.texts[:0], e)
+	display := w.expansion.languages.PreferredDisplay(w.texts)
 	if display >= 0 {
-		dst = fhirjson.AppendMember(dst, "display", w.shown[display].Value)
+		dst = fhirjson.AppendMember(dst, "display", w.texts[display].Value)
 	}
-	if w.x.query.wantsDesignations() {
-		dst = w.x.query.appendDesignations(dst, w.shown, display)
+	if w.expansion.query.includesDesignations() {
+		dst = w.expansion.query.appendDesignations(dst, w.texts, display)
 	}
 	return dst
 }
 
-// wantsDesignation reports whether a designation is requested, by use or by language as urn:ietf:bcp:47|de.
-func (q *Query) wantsDesignation(t *codesystem.Text) bool {
+// includesDesignation reports whether a designation is requested, by use or by language as urn:ietf:bcp:47|de.
+func (q *Query) includesDesignation(t *codesystem.Text) bool {
 	return len(q.Designations) == 0 || slices.ContainsFunc(q.Designations, func(token string) bool {
-		system, code := outcome.Split(token)
+		system, code := outcome.SplitCanonical(token)
 		return system == "urn:ietf:bcp:47" && code == t.Language || t.Use.Code != "" && system == t.Use.System && code == t.Use.Code
 	})
 }
@@ -484,8 +484,8 @@ func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display 
 	for i := range texts {
 		t := &texts[i]
 		same := display >= 0 && bytes.Equal(t.Value, texts[display].Value) && t.Extension == nil
-		redundant := same && (t.Display || t.Language == "" && t.Use == (codesystem.Use{}))
-		if i != display && !redundant && q.wantsDesignation(t) {
+		redundant := same && (t.IsDisplay || t.Language == "" && t.Use == (codesystem.Use{}))
+		if i != display && !redundant && q.includesDesignation(t) {
 			dst = t.Append(list.Next(dst))
 		}
 	}
@@ -497,16 +497,16 @@ func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags c
 	start := len(dst)
 	list := fhirjson.Array{Name: "extension"}
 	system, own := w.extensionsOf(e)
-	for _, kind := range shownFromSystem {
+	for _, kind := range copiedFromSystem {
 		if own[kind] == nil {
-			dst = appendShown(dst, &list, kind, system[kind])
+			dst = appendCopied(dst, &list, kind, system[kind])
 		}
 	}
-	for _, kind := range shownFromValueSet {
-		dst = appendShown(dst, &list, kind, own[kind])
+	for _, kind := range copiedFromValueSet {
+		dst = appendCopied(dst, &list, kind, own[kind])
 	}
 	for _, value := range w.alternates {
-		dst = appendShown(dst, &list, codesystem.ExtensionAlternate, value)
+		dst = appendCopied(dst, &list, codesystem.ExtensionAlternate, value)
 	}
 	dst = w.appendProperties(dst, &list, e, flags, system, own)
 	if list.IsEmpty() {
@@ -518,24 +518,24 @@ func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags c
 
 // Extensions copied from code systems and value sets.
 var (
-	shownFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
-	shownFromValueSet = []codesystem.ExtensionKind{
+	copiedFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
+	copiedFromValueSet = []codesystem.ExtensionKind{
 		codesystem.ExtensionDeprecated, codesystem.ExtensionStandardsStatus, codesystem.ExtensionConceptDefinition, codesystem.ExtensionDescriptionID, codesystem.ExtensionStyle, codesystem.ExtensionXHTML,
 	}
 )
 
-// appendShown appends an extension unless its value is nil.
-func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
+// appendCopied appends an extension unless its value is nil.
+func appendCopied(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
 	if value == nil {
 		return dst
 	}
-	dst = append(append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase...), shownNames[kind]...)
+	dst = append(append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase...), copiedNames[kind]...)
 	dst = append(append(dst, '"', ','), value...)
 	return append(dst, '}')
 }
 
-// shownNames contains the URL suffixes of the copied extensions.
-var shownNames = map[codesystem.ExtensionKind]string{
+// copiedNames contains the URL suffixes of the copied extensions.
+var copiedNames = map[codesystem.ExtensionKind]string{
 	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
 	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
 	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
@@ -545,9 +545,9 @@ var shownNames = map[codesystem.ExtensionKind]string{
 // the entry.
 func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own extensionValues) {
 	w.alternates = w.alternates[:0]
-	for cs, concept := range w.x.Library.Described(e, w.x.List.Supplements) {
-		w.extended = cs.Concepts.Notes.AppendExtensions(w.extended[:0], concept)
-		for _, x := range w.extended {
+	for cs, concept := range w.expansion.Definitions.DescribingSystems(e, w.expansion.CodeList.Supplements) {
+		w.extensions = cs.Concepts.Annotations.AppendExtensions(w.extensions[:0], concept)
+		for _, x := range w.extensions {
 			system[x.Kind] = x.Value
 			if x.Kind == codesystem.ExtensionAlternate {
 				w.alternates = append(w.alternates, x.Value)
@@ -555,8 +555,8 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 		}
 	}
 	if e.ListedRow() != 0 {
-		table, _ := w.x.Library.Row(e.Listed)
-		for _, x := range table.ExtensionsOf(e.Listed) {
+		table, _ := w.expansion.Definitions.Row(e.Row)
+		for _, x := range table.ExtensionsOf(e.Row) {
 			own[x.Kind] = table.Texts.At(x.Value)
 		}
 	}
@@ -566,8 +566,8 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 // appendProperties appends the properties of an entry: a status other than active, extensions that are properties in
 // R5, and the requested properties.
 func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e definitions.LocatedEntry, flags codesystem.Flags, system, own extensionValues) []byte {
-	if flags&codesystem.FlagStatus != 0 {
-		if status := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Notes.Status(e.At); status != "" {
+	if flags&codesystem.FlagHasStatus != 0 {
+		if status := w.expansion.Definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Annotations.Status(e.LocatedConcept); status != "" {
 			dst = w.beginProperty(dst, list, codesystem.Property{Code: "status", URI: codesystem.PropertyBase + "status"}, "valueCode")
 			dst = append(fhirjson.AppendString(dst, status), propertyEnd...)
 		}
@@ -582,18 +582,18 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e d
 			dst = append(append(dst, fhirjson.ValueText(value)...), propertyEnd...)
 		}
 	}
-	if len(w.x.query.Properties) == 0 || !e.IsKnown() {
+	if len(w.expansion.query.Properties) == 0 || !e.HasConcept() {
 		return dst
 	}
-	cs := w.x.Library.Systems.CodeSystems[e.CodeSystem]
-	if meaning := cs.Concepts.Notes.Definition(e.At); meaning != nil && slices.Contains(w.x.query.Properties, "definition") {
+	cs := w.expansion.Definitions.Systems.CodeSystems[e.CodeSystem]
+	if meaning := cs.Concepts.Annotations.Definition(e.LocatedConcept); meaning != nil && slices.Contains(w.expansion.query.Properties, "definition") {
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
-	dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.At.Number))
-	dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.At.Number))
-	for cs, concept := range w.x.Library.Described(e, w.x.List.Supplements) {
-		dst = w.appendAsked(dst, list, cs, concept)
+	dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.LocatedConcept.Number))
+	dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.LocatedConcept.Number))
+	for cs, concept := range w.expansion.Definitions.DescribingSystems(e, w.expansion.CodeList.Supplements) {
+		dst = w.appendRequested(dst, list, cs, concept)
 	}
 	return dst
 }
@@ -612,26 +612,26 @@ var extensionProperties = []struct {
 // appendRelated appends the codes of parents or children if requested by name. FHIR defines these properties for every
 // code system (R4 §4.8.10), regardless of the representation of its hierarchy.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *definitions.CodeSystem, related []uint32) []byte {
-	if !slices.Contains(w.x.query.Properties, name) {
+	if !slices.Contains(w.expansion.query.Properties, name) {
 		return dst
 	}
 	for _, other := range related {
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: name, URI: codesystem.PropertyBase + name}, "valueCode")
-		dst = append(fhirjson.AppendString(dst, cs.Concepts.Code(codesystem.At(other))), propertyEnd...)
+		dst = append(fhirjson.AppendString(dst, cs.Concepts.Code(codesystem.ConceptAt(other))), propertyEnd...)
 	}
 	return dst
 }
 
-// appendAsked appends the requested properties of a concept, by name or * for all.
-func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *definitions.CodeSystem, c codesystem.Concept) []byte {
-	all := slices.Contains(w.x.query.Properties, "*")
+// appendRequested appends the requested properties of a concept, by name or * for all.
+func (w *extensionWriter) appendRequested(dst []byte, list *fhirjson.Array, cs *definitions.CodeSystem, c codesystem.Concept) []byte {
+	all := slices.Contains(w.expansion.query.Properties, "*")
 	w.values = cs.Concepts.AppendValues(w.values[:0], c)
 	for i := range w.values {
 		v := &w.values[i]
 		p := v.Property
-		told := p.Is("status") && !strings.EqualFold(string(v.Text), "active") ||
-			(p.Code == "parent" || p.Code == "child") && slices.Contains(w.x.query.Properties, p.Code)
-		if told || !all && !slices.Contains(w.x.query.Properties, p.Code) {
+		covered := p.IsStandard("status") && !strings.EqualFold(string(v.Text), "active") ||
+			(p.Code == "parent" || p.Code == "child") && slices.Contains(w.expansion.query.Properties, p.Code)
+		if covered || !all && !slices.Contains(w.expansion.query.Properties, p.Code) {
 			continue
 		}
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: p.Code, URI: p.URI}, v.Member)
@@ -655,9 +655,9 @@ const propertyEnd = "}]}"
 
 // extensionWriter writes the extensions of entries, including those for R5's properties.
 type extensionWriter struct {
-	x          *Expansion
+	expansion  *Expansion
 	declared   []codesystem.Property // properties of the entries on the page
-	extended   []codesystem.Extension
+	extensions []codesystem.Extension
 	alternates [][]byte // alternate codes of the entry
 	values     []codesystem.Value
 }

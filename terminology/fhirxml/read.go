@@ -34,7 +34,7 @@ func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
 	src := &source{Reader: bytes.NewReader(document)}
 	r := &reader{dec: xml.NewDecoder(src), src: src, document: document, dst: dst}
-	if err := r.documentElement(); err != nil {
+	if err := r.readDocumentElement(); err != nil {
 		line, _ := r.dec.InputPos()
 		return dst, fmt.Errorf("fhirxml: line %d: %w", line, err)
 	}
@@ -42,25 +42,25 @@ func AppendJSON(dst, document []byte) ([]byte, error) {
 }
 
 type reader struct {
-	dec      *xml.Decoder
-	src      *source
-	document []byte
-	at       int64 // offset of the current token
-	dst      []byte
-	depth    int
-	beside   int // nesting of primitives in extensions of primitives
+	dec            *xml.Decoder
+	src            *source
+	document       []byte
+	offset         int64 // offset of the current token
+	dst            []byte
+	depth          int
+	primitiveDepth int // nesting of primitives in extensions of primitives
 }
 
-func (r *reader) documentElement() error {
+func (r *reader) readDocumentElement() error {
 	start, err := r.next()
 	if err != nil {
-		return noEOF(err)
+		return unexpectedEOF(err)
 	}
 	if start == nil {
 		return errEmpty
 	}
-	if err := r.resource(start); err != nil {
-		return noEOF(err)
+	if err := r.readResource(start); err != nil {
+		return unexpectedEOF(err)
 	}
 	start, err = r.next()
 	switch {
@@ -72,8 +72,8 @@ func (r *reader) documentElement() error {
 	return err
 }
 
-// noEOF converts the end of an incomplete document to an error.
-func noEOF(err error) error {
+// unexpectedEOF converts the end of an incomplete document to an error.
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -83,8 +83,8 @@ func noEOF(err error) error {
 // next returns the start of the next element, or nil at the end of the enclosing element.
 func (r *reader) next() (*xml.StartElement, error) {
 	for {
-		r.at = r.dec.InputOffset()
-		token, err := r.token()
+		r.offset = r.dec.InputOffset()
+		token, err := r.nextToken()
 		if err != nil {
 			return nil, err
 		}
@@ -103,13 +103,13 @@ func (r *reader) next() (*xml.StartElement, error) {
 	}
 }
 
-// resource reads a resource after its start element.
-func (r *reader) resource(start *xml.StartElement) error {
+// readResource reads a resource after its start element.
+func (r *reader) readResource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
 	}
 	// Rejects a name that XML permits but that could not be written as XML again.
-	if start.Name.Local != name(start.Name.Local) {
+	if start.Name.Local != elementName(start.Name.Local) {
 		return fmt.Errorf("%q is not the name of a resource type", start.Name.Local)
 	}
 	r.dst = append(r.dst, `{"resourceType":`...)
@@ -121,18 +121,18 @@ func (r *reader) resource(start *xml.StartElement) error {
 		r.dst = append(r.dst, '}')
 		return r.skip()
 	}
-	return r.elements(t, []string{"resourceType"})
+	return r.readElements(t, []string{"resourceType"})
 }
 
-func (r *reader) token() (xml.Token, error) {
-	r.src.left = r.src.Len()
+func (r *reader) nextToken() (xml.Token, error) {
+	r.src.remaining = r.src.Len()
 	return r.dec.Token()
 }
 
 // skip skips the rest of an element.
 func (r *reader) skip() error {
 	for depth := 1; depth > 0; {
-		token, err := r.token()
+		token, err := r.nextToken()
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (r *reader) skip() error {
 	return nil
 }
 
-func (r *reader) complex(t *elementType, start *xml.StartElement) error {
+func (r *reader) readComplex(t *elementType, start *xml.StartElement) error {
 	r.dst = append(r.dst, '{')
 	var seen []string
 	for _, a := range start.Attr {
@@ -160,29 +160,29 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 		if slices.Contains(seen, a.Name.Local) { // encoding/xml accepts repeated attributes
 			return fmt.Errorf("the attribute %s is there twice", a.Name.Local)
 		}
-		r.member(a.Name.Local, "", len(seen) > 0)
+		r.writeMember(a.Name.Local, "", len(seen) > 0)
 		seen = append(seen, a.Name.Local)
 		if err := r.quote(a.Value); err != nil {
 			return err
 		}
 	}
-	return r.elements(t, seen)
+	return r.readElements(t, seen)
 }
 
-// elements reads nested elements as members of an object that may already have some members, and ends the object.
-func (r *reader) elements(t *elementType, seen []string) error {
+// readElements reads nested elements as members of an object that may already have some members, and ends the object.
+func (r *reader) readElements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
 	}
 	defer func() { r.depth-- }()
-	o := object{reader: r, begun: len(seen) > 0, seen: seen}
+	o := object{reader: r, started: len(seen) > 0, seen: seen}
 	for {
 		start, err := r.next()
 		if err != nil {
 			return err
 		}
 		if start == nil {
-			o.end()
+			o.endElement()
 			r.dst = append(r.dst, '}')
 			return nil
 		}
@@ -193,8 +193,8 @@ func (r *reader) elements(t *elementType, seen []string) error {
 		}
 		if !known || start.Name.Space != namespace {
 			err = r.skip()
-		} else if err = o.begin(e); err == nil {
-			err = o.read(start)
+		} else if err = o.beginElement(e); err == nil {
+			err = o.readElement(start)
 		}
 		if err != nil {
 			return err
@@ -202,8 +202,8 @@ func (r *reader) elements(t *elementType, seen []string) error {
 	}
 }
 
-// inner reads the resource in an element.
-func (r *reader) inner() error {
+// readInner reads the resource in an element.
+func (r *reader) readInner() error {
 	start, err := r.next()
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (r *reader) inner() error {
 		return errDepth
 	}
 	defer func() { r.depth-- }()
-	if err := r.resource(start); err != nil {
+	if err := r.readResource(start); err != nil {
 		return err
 	}
 	if start, err = r.next(); err == nil && start != nil {
@@ -224,16 +224,16 @@ func (r *reader) inner() error {
 	return err
 }
 
-func (r *reader) xhtml() error {
-	from := r.at
+func (r *reader) readXHTML() error {
+	from := r.offset
 	if err := r.skip(); err != nil {
 		return err
 	}
 	return r.quote(string(r.document[from:r.dec.InputOffset()]))
 }
 
-func (r *reader) member(name, prefix string, begun bool) {
-	if begun {
+func (r *reader) writeMember(name, prefix string, started bool) {
+	if started {
 		r.dst = append(r.dst, ',')
 	}
 	r.dst = append(append(append(append(r.dst, '"'), prefix...), name...), '"', ':')
@@ -247,25 +247,25 @@ func (r *reader) quote(text string) (err error) {
 // object is the state of writing a JSON object.
 type object struct {
 	*reader
-	begun   bool
-	seen    []string
-	current element // current element; repetitions are adjacent
-	count   int
-	values  []byte // values of a primitive, each followed by a comma
-	valued  bool   // whether any value is not null
-	others  []byte // IDs and extensions of a primitive, each followed by a comma
-	other   bool   // whether any of others is not null
+	started            bool
+	seen               []string
+	current            element // current element; repetitions are adjacent
+	count              int
+	values             []byte // values of a primitive, each followed by a comma
+	hasValue           bool   // whether any value is not null
+	idsAndExtensions   []byte // IDs and extensions of a primitive, each followed by a comma
+	hasIDsOrExtensions bool   // whether any of others is not null
 }
 
-// begin starts an element, ending the previous one if its name differs.
-func (o *object) begin(e element) error {
+// beginElement starts an element, ending the previous one if its name differs.
+func (o *object) beginElement(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
 			return fmt.Errorf("the element %s is there twice", e.name)
 		}
 		return nil
 	}
-	o.end()
+	o.endElement()
 	if slices.Contains(o.seen, e.name) {
 		return fmt.Errorf("the elements %s do not stand together", e.name)
 	}
@@ -274,42 +274,42 @@ func (o *object) begin(e element) error {
 	return nil
 }
 
-func (o *object) read(start *xml.StartElement) error {
+func (o *object) readElement(start *xml.StartElement) error {
 	switch o.current.kind {
 	case "boolean", "number", "string":
-		return o.primitive(start)
+		return o.readPrimitive(start)
 	}
 	if o.count > 1 {
 		o.dst = append(o.dst, ',')
 	} else {
-		o.member(o.current.name, "", o.begun)
-		o.begun = true
+		o.writeMember(o.current.name, "", o.started)
+		o.started = true
 		if o.current.repeats {
 			o.dst = append(o.dst, '[')
 		}
 	}
 	switch o.current.kind {
 	case "xhtml":
-		return o.xhtml()
+		return o.readXHTML()
 	case "Resource":
-		return o.inner()
+		return o.readInner()
 	}
-	return o.complex(types()[o.current.kind], start)
+	return o.readComplex(types()[o.current.kind], start)
 }
 
-// end writes the remaining values of the current element.
-func (o *object) end() {
+// endElement writes the remaining values of the current element.
+func (o *object) endElement() {
 	switch o.current.kind {
 	case "":
 		return
 	case "boolean", "number", "string":
-		if o.valued {
-			o.list("", o.values)
+		if o.hasValue {
+			o.writeList("", o.values)
 		}
-		if o.other {
-			o.list("_", o.others)
+		if o.hasIDsOrExtensions {
+			o.writeList("_", o.idsAndExtensions)
 		}
-		o.values, o.others, o.valued, o.other = o.values[:0], o.others[:0], false, false
+		o.values, o.idsAndExtensions, o.hasValue, o.hasIDsOrExtensions = o.values[:0], o.idsAndExtensions[:0], false, false
 	default:
 		if o.current.repeats {
 			o.dst = append(o.dst, ']')
@@ -319,10 +319,10 @@ func (o *object) end() {
 	o.current = element{}
 }
 
-// list writes the values of a primitive, or their IDs and extensions.
-func (o *object) list(prefix string, values []byte) {
-	o.member(o.current.name, prefix, o.begun)
-	o.begun = true
+// writeList writes the values of a primitive, or their IDs and extensions.
+func (o *object) writeList(prefix string, values []byte) {
+	o.writeMember(o.current.name, prefix, o.started)
+	o.started = true
 	values = values[:len(values)-1]
 	if o.current.repeats {
 		o.dst = append(append(append(o.dst, '['), values...), ']')
@@ -331,44 +331,44 @@ func (o *object) list(prefix string, values []byte) {
 	o.dst = append(o.dst, values...)
 }
 
-func (o *object) primitive(start *xml.StartElement) error {
-	value, given, err := appendPrimitive(o.values, o.current, start)
+func (o *object) readPrimitive(start *xml.StartElement) error {
+	value, hasValue, err := appendPrimitive(o.values, o.current, start)
 	if err != nil {
 		return err
 	}
-	o.values, o.valued = append(value, ','), o.valued || given
+	o.values, o.hasValue = append(value, ','), o.hasValue || hasValue
 	// ID and extensions are first appended to the output and then moved.
-	if o.beside++; o.beside > maxBeside {
+	if o.primitiveDepth++; o.primitiveDepth > maxPrimitiveDepth {
 		return errDepth
 	}
-	defer func() { o.beside-- }()
+	defer func() { o.primitiveDepth-- }()
 	from := len(o.dst)
-	beside := &xml.StartElement{Name: start.Name, Attr: slices.DeleteFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local != "id" })}
-	if err := o.complex(&primitiveType, beside); err != nil {
+	nested := &xml.StartElement{Name: start.Name, Attr: slices.DeleteFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local != "id" })}
+	if err := o.readComplex(&primitiveType, nested); err != nil {
 		return err
 	}
 	if string(o.dst[from:]) == "{}" {
-		if !given {
+		if !hasValue {
 			return fmt.Errorf("the element %s has no value", o.current.name)
 		}
-		o.others = append(o.others, "null,"...)
+		o.idsAndExtensions = append(o.idsAndExtensions, "null,"...)
 	} else {
-		o.others, o.other = append(append(o.others, o.dst[from:]...), ','), true
+		o.idsAndExtensions, o.hasIDsOrExtensions = append(append(o.idsAndExtensions, o.dst[from:]...), ','), true
 	}
 	o.dst = o.dst[:from]
 	return nil
 }
 
-// maxBeside is the maximum nesting of primitives in extensions of primitives, because each level copies its content.
-const maxBeside = 50
+// maxPrimitiveDepth is the maximum nesting of primitives in extensions of primitives, because each level copies its content.
+const maxPrimitiveDepth = 50
 
 // primitiveType contains the elements of a primitive besides its value.
 var primitiveType = elementType{
-	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
+	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, indexes: map[string]int{"extension": 0},
 }
 
 // appendPrimitive appends the value of a primitive in JSON, or null without a value.
-func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, given bool, err error) {
+func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, hasValue bool, err error) {
 	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
 	if i < 0 {
 		return append(dst, "null"...), false, nil
@@ -398,12 +398,12 @@ const maxToken = 5 << 20
 // source is the document of a decoder. It fails within an overlong token.
 type source struct {
 	*bytes.Reader
-	left int // remaining bytes at the start of the token
+	remaining int // remaining bytes at the start of the token
 }
 
 // ReadByte implements [io.ByteReader], which the decoder uses.
 func (s *source) ReadByte() (byte, error) {
-	if s.Len() > 0 && s.left-s.Len() > maxToken {
+	if s.Len() > 0 && s.remaining-s.Len() > maxToken {
 		return 0, errToken
 	}
 	return s.Reader.ReadByte()

@@ -91,8 +91,8 @@ func TestAppendJSONFails(t *testing.T) {
 		"two resources":         {document("Parameters", `<parameter><resource><ValueSet/><ValueSet/></resource></parameter>`), "more after"},
 		"two documents":         {document("ValueSet", "") + document("ValueSet", ""), "more after"},
 		"too deep":              {document("ValueSet", strings.Repeat(`<extension url="u">`, maxDepth+1)+strings.Repeat(`</extension>`, maxDepth+1)), "deep"},
-		"too deep in primitives": {document("ValueSet", `<url value="a">`+strings.Repeat(`<extension url="u"><valueString value="a">`, maxBeside)+
-			strings.Repeat(`</valueString></extension>`, maxBeside)+`</url>`), "deep"},
+		"too deep in primitives": {document("ValueSet", `<url value="a">`+strings.Repeat(`<extension url="u"><valueString value="a">`, maxPrimitiveDepth)+
+			strings.Repeat(`</valueString></extension>`, maxPrimitiveDepth)+`</url>`), "deep"},
 		"too many resources": {document("ValueSet", strings.Repeat(`<contained><ValueSet>`, maxDepth)+strings.Repeat(`</ValueSet></contained>`, maxDepth)), "deep"},
 	} {
 		if got, err := AppendJSON(nil, []byte(test.xml)); err == nil || !strings.Contains(err.Error(), test.want) {

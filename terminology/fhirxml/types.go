@@ -18,7 +18,7 @@ var table string
 type elementType struct {
 	name     string
 	elements []element
-	places   map[string]int // indexes of elements by name
+	indexes  map[string]int // indexes of elements by name
 }
 
 type element struct {
@@ -30,12 +30,12 @@ var types = sync.OnceValue(func() map[string]*elementType {
 	all := make(map[string]*elementType)
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
-		t := &elementType{name: fields[0], places: make(map[string]int, len(fields))}
+		t := &elementType{name: fields[0], indexes: make(map[string]int, len(fields))}
 		for i, field := range fields[1:] {
 			name, kind, _ := strings.Cut(field, ":")
 			name, repeats := strings.CutSuffix(name, "*")
 			t.elements = append(t.elements, element{name: name, kind: kind, repeats: repeats})
-			t.places[name] = i
+			t.indexes[name] = i
 		}
 		all[t.name] = t
 	}
@@ -47,15 +47,15 @@ func (t *elementType) element(name string) (e element, ok bool) {
 	if t == nil {
 		return e, false
 	}
-	i, ok := t.places[name]
+	i, ok := t.indexes[name]
 	if ok {
 		e = t.elements[i]
 	}
 	return e, ok
 }
 
-// within returns the type of an element's content, or nil if it is unknown.
-func (t *elementType) within(name string) *elementType {
+// childType returns the type of an element's content, or nil if it is unknown.
+func (t *elementType) childType(name string) *elementType {
 	e, _ := t.element(name)
 	return types()[e.kind]
 }
@@ -73,7 +73,7 @@ func (t *elementType) sort(members []member) {
 			}
 			return len(unknownStart)
 		}
-		if i, ok := t.places[name]; ok {
+		if i, ok := t.indexes[name]; ok {
 			return i
 		}
 		return len(t.elements)

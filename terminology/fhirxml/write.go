@@ -14,13 +14,13 @@ import (
 // Append appends a resource, given in JSON, as an XML document. It returns an error if the JSON is malformed or not a
 // resource, and does not validate anything else.
 func Append(dst, resource []byte) ([]byte, error) {
-	n, err := parse(resource)
+	n, err := parseResource(resource)
 	if err != nil {
 		return dst, err
 	}
 	w := writer{Buffer: bytes.NewBuffer(dst)}
 	w.WriteString(xml.Header)
-	w.resource(n, ` xmlns="http://hl7.org/fhir"`)
+	w.writeResource(n, ` xmlns="http://hl7.org/fhir"`)
 	return w.Bytes(), nil
 }
 
@@ -29,34 +29,34 @@ var noNode = new(node)
 
 type writer struct{ *bytes.Buffer }
 
-func (w writer) resource(n *node, attributes string) {
-	kind := name(n.member("resourceType").text)
+func (w writer) writeResource(n *node, attributes string) {
+	kind := elementName(n.member("resourceType").text)
 	t := types()[kind]
 	w.WriteString("<" + kind + attributes + ">")
-	w.members(t, n.members, n)
+	w.writeMembers(t, n.members, n)
 	w.WriteString("</" + kind + ">")
 }
 
-// members writes elements. A member with the prefix _ contains the ID and extensions of a primitive.
-func (w writer) members(t *elementType, list []member, of *node) {
+// writeMembers writes elements. A member with the prefix _ contains the ID and extensions of a primitive.
+func (w writer) writeMembers(t *elementType, list []member, of *node) {
 	t.sort(list)
 	for _, m := range list {
 		base, isSibling := strings.CutPrefix(m.name, "_")
 		switch {
 		case m.name == "resourceType", isSibling && of.member(base) != nil:
 		case isSibling:
-			w.element(t.within(base), base, noNode, m.value)
+			w.writeElement(t.childType(base), base, noNode, m.value)
 		default:
-			w.element(t.within(m.name), m.name, m.value, of.member("_"+m.name))
+			w.writeElement(t.childType(m.name), m.name, m.value, of.member("_"+m.name))
 		}
 	}
 }
 
-// element writes an element, or an element for each item of an array.
-func (w writer) element(t *elementType, called string, n, sibling *node) {
+// writeElement writes an element, or an element for each item of an array.
+func (w writer) writeElement(t *elementType, name string, n, sibling *node) {
 	sibling = cmp.Or(sibling, noNode)
 	if n.kind != '[' && sibling.kind != '[' {
-		w.single(t, name(called), n, sibling)
+		w.writeSingle(t, elementName(name), n, sibling)
 		return
 	}
 	for i := range max(len(n.items), len(sibling.items)) {
@@ -67,32 +67,32 @@ func (w writer) element(t *elementType, called string, n, sibling *node) {
 		if i < len(sibling.items) {
 			extra = sibling.items[i]
 		}
-		w.single(t, name(called), item, extra)
+		w.writeSingle(t, elementName(name), item, extra)
 	}
 }
 
-func (w writer) single(t *elementType, called string, n, sibling *node) {
+func (w writer) writeSingle(t *elementType, elementName string, n, sibling *node) {
 	switch {
-	case called == "div" && n.kind == '"':
+	case elementName == "div" && n.kind == '"':
 		w.WriteString(n.text) // XHTML is the same in both formats
 	case n.kind == '{' && n.member("resourceType") != nil && n.member("resourceType").kind == '"':
-		w.WriteString("<" + called + ">")
-		w.resource(n, "")
-		w.WriteString("</" + called + ">")
+		w.WriteString("<" + elementName + ">")
+		w.writeResource(n, "")
+		w.WriteString("</" + elementName + ">")
 	case n.kind == '{':
-		w.complex(t, called, n)
+		w.writeComplex(t, elementName, n)
 	default:
-		w.primitive(called, n, sibling)
+		w.writePrimitive(elementName, n, sibling)
 	}
 }
 
-// complex writes an element with nested elements. Its ID, and the URL of an extension, are attributes.
-func (w writer) complex(t *elementType, called string, n *node) {
-	w.WriteString("<" + called)
+// writeComplex writes an element with nested elements. Its ID, and the URL of an extension, are attributes.
+func (w writer) writeComplex(t *elementType, elementName string, n *node) {
+	w.WriteString("<" + elementName)
 	var rest []member
 	for _, m := range n.members {
-		if m.name == "id" || m.name == "url" && strings.HasSuffix(strings.ToLower(called), "extension") {
-			w.attribute(m.name, m.value.text)
+		if m.name == "id" || m.name == "url" && strings.HasSuffix(strings.ToLower(elementName), "extension") {
+			w.writeAttribute(m.name, m.value.text)
 			continue
 		}
 		rest = append(rest, m)
@@ -102,17 +102,17 @@ func (w writer) complex(t *elementType, called string, n *node) {
 		return
 	}
 	w.WriteString(">")
-	w.members(t, rest, n)
-	w.WriteString("</" + called + ">")
+	w.writeMembers(t, rest, n)
+	w.WriteString("</" + elementName + ">")
 }
 
-func (w writer) primitive(called string, n, sibling *node) {
-	w.WriteString("<" + called)
+func (w writer) writePrimitive(elementName string, n, sibling *node) {
+	w.WriteString("<" + elementName)
 	if id := sibling.member("id"); id != nil {
-		w.attribute("id", id.text)
+		w.writeAttribute("id", id.text)
 	}
 	if n.kind != 0 && n.kind != 'n' {
-		w.attribute("value", n.text)
+		w.writeAttribute("value", n.text)
 	}
 	extensions := sibling.member("extension")
 	if extensions == nil {
@@ -120,19 +120,19 @@ func (w writer) primitive(called string, n, sibling *node) {
 		return
 	}
 	w.WriteString(">")
-	w.element(types()["Extension"], "extension", extensions, nil)
-	w.WriteString("</" + called + ">")
+	w.writeElement(types()["Extension"], "extension", extensions, nil)
+	w.WriteString("</" + elementName + ">")
 }
 
-// attribute writes an attribute. Control characters, which are invalid in XML, become U+FFFD.
-func (w writer) attribute(called, value string) {
-	w.WriteString(" " + called + `="`)
+// writeAttribute writes an attribute. Control characters, which are invalid in XML, become U+FFFD.
+func (w writer) writeAttribute(elementName, value string) {
+	w.WriteString(" " + elementName + `="`)
 	_ = xml.EscapeText(w, []byte(value)) // a buffer never fails
 	w.WriteByte('"')
 }
 
-// name returns a valid element name: FHIR's element names only have letters and digits.
-func name(s string) string {
+// elementName returns a valid element name: FHIR's element names only have letters and digits.
+func elementName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
 			return r
@@ -175,9 +175,9 @@ var errNotResource = errors.New("fhirxml: not a resource")
 // maxDepth is the maximum nesting of elements.
 const maxDepth = 2000
 
-func parse(resource []byte) (*node, error) {
+func parseResource(resource []byte) (*node, error) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(resource), jsontext.AllowDuplicateNames(true))
-	n, err := read(decoder, 0)
+	n, err := readNode(decoder, 0)
 	if err != nil {
 		return nil, fmt.Errorf("fhirxml: %w", err)
 	}
@@ -187,7 +187,7 @@ func parse(resource []byte) (*node, error) {
 	return n, nil
 }
 
-func read(decoder *jsontext.Decoder, depth int) (*node, error) {
+func readNode(decoder *jsontext.Decoder, depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, errors.New("elements are nested too deep")
 	}
@@ -209,7 +209,7 @@ func read(decoder *jsontext.Decoder, depth int) (*node, error) {
 			}
 			m.name = name.String()
 		}
-		if m.value, err = read(decoder, depth+1); err != nil {
+		if m.value, err = readNode(decoder, depth+1); err != nil {
 			return nil, err
 		}
 		if n.kind == '{' {

@@ -59,35 +59,35 @@ func PrefersXML(r *http.Request) bool {
 // AcceptsXML reports whether Accept prefers XML. Most requests do not mention XML, which a substring search detects
 // faster than parsing.
 func AcceptsXML(accept []string) bool {
-	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
-	if !named {
+	mentionsXML := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
+	if !mentionsXML {
 		return false
 	}
-	preferred, _ := Accepted(accept)
+	preferred, _ := PreferredFormat(accept)
 	return preferred == XML
 }
 
-// Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first among equals, and its parameter
+// PreferredFormat returns the format that Accept prefers (RFC 9110 §12.5.1), the first among equals, and its parameter
 // fhirVersion. Wildcards, a browser's text/html and unknown types mean JSON. A build without XML only prefers XML if
 // Accept contains no other supported type.
-func Accepted(values []string) (best Format, version string) {
+func PreferredFormat(values []string) (best Format, version string) {
 	weight, onlyXML := 0, false
-	for item := range Items(values) {
+	for item := range ListItems(values) {
 		kind, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue
 		}
-		asked, known := FormatOf(kind)
+		requested, known := FormatOf(kind)
 		if !known && kind != "*/*" && kind != "application/*" && kind != "text/html" {
 			continue
 		}
-		q := quality(parameters["q"])
-		if asked == XML && !HasXML() {
+		q := parseQuality(parameters["q"])
+		if requested == XML && !HasXML() {
 			onlyXML = onlyXML || q > 0
 			continue
 		}
 		if q > weight {
-			best, weight, version = asked, q, parameters["fhirversion"]
+			best, weight, version = requested, q, parameters["fhirversion"]
 		}
 	}
 	if weight == 0 && onlyXML {
@@ -96,9 +96,9 @@ func Accepted(values []string) (best Format, version string) {
 	return best, version
 }
 
-// Items yields the nonempty elements of a list header (RFC 9110 §5.6.1). It also splits at quoted commas, which are
+// ListItems yields the nonempty elements of a list header (RFC 9110 §5.6.1). It also splits at quoted commas, which are
 // irrelevant in the supported headers.
-func Items(values []string) func(yield func(string) bool) {
+func ListItems(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, value := range values {
 			for item := range strings.SplitSeq(value, ",") {
@@ -110,25 +110,25 @@ func Items(values []string) func(yield func(string) bool) {
 	}
 }
 
-// FullWeight is the maximum weight, in thousandths.
-const FullWeight = 1000
+// MaxWeight is the maximum weight, in thousandths.
+const MaxWeight = 1000
 
 // Weight returns the weight in the parameters of an item, in thousandths (RFC 9110 §12.4.2). A missing or invalid
-// weight counts as FullWeight.
+// weight counts as MaxWeight.
 func Weight(parameters string) int {
 	name, value, ok := strings.Cut(parameters, "=")
 	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
-		return FullWeight
+		return MaxWeight
 	}
-	return quality(value)
+	return parseQuality(value)
 }
 
-func quality(value string) int {
-	whole, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
+func parseQuality(value string) int {
+	integer, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
 	digits := (fraction + "000")[:3]
 	n, err := strconv.ParseUint(digits, 10, 16)
-	if len(fraction) > 3 || err != nil || whole != "0" {
-		return FullWeight
+	if len(fraction) > 3 || err != nil || integer != "0" {
+		return MaxWeight
 	}
 	return int(n)
 }
@@ -144,15 +144,15 @@ type language struct {
 	weight int // quality value in thousandths
 }
 
-// Languages returns Accept-Language in the format of browsers, such as en-US,en;q=0.9, sorted by preference and without
+// NormalizeLanguages returns Accept-Language in the format of browsers, such as en-US,en;q=0.9, sorted by preference and without
 // invalid ranges (RFC 4647 §2.2). It is empty if any language is acceptable, as without the header.
-func Languages(values []string) string {
+func NormalizeLanguages(values []string) string {
 	if len(values) == 0 {
 		return ""
 	}
 	var buffer [maxLanguages]language
 	list := buffer[:0]
-	for item := range Items(values) {
+	for item := range ListItems(values) {
 		tag, parameters, _ := strings.Cut(item, ";")
 		if tag = strings.TrimRight(tag, " \t"); !isRange(tag) {
 			continue
@@ -162,7 +162,7 @@ func Languages(values []string) string {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b language) int { return cmp.Compare(b.weight, a.weight) })
-	if len(list) == 1 && list[0] == (language{"*", FullWeight}) {
+	if len(list) == 1 && list[0] == (language{"*", MaxWeight}) {
 		return ""
 	}
 	dst := make([]byte, 0, 64)
@@ -178,12 +178,12 @@ func Languages(values []string) string {
 func (l language) append(dst []byte) []byte {
 	dst = appendTag(dst, l.tag)
 	switch l.weight {
-	case FullWeight:
+	case MaxWeight:
 		return dst
 	case 0:
 		return append(dst, ";q=0"...)
 	}
-	thousandths := strconv.Itoa(FullWeight + l.weight)[1:]
+	thousandths := strconv.Itoa(MaxWeight + l.weight)[1:]
 	return append(append(dst, ";q=0."...), strings.TrimRight(thousandths, "0")...)
 }
 

@@ -17,7 +17,7 @@ func TestAcceptedWithoutXML(t *testing.T) {
 		"": JSON, "application/fhir+xml": XML, "application/fhir+xml;q=0": JSON, "application/fhir+xml, */*;q=0.1": JSON,
 		"application/fhir+xml, application/fhir+json;q=0.1": JSON, "text/html, application/xml": JSON,
 	} {
-		if got, _ := Accepted([]string{accept}); got != want {
+		if got, _ := PreferredFormat([]string{accept}); got != want {
 			t.Errorf("Accept: %s = %d, want %d", accept, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAccepted(t *testing.T) {
 		";;;, application/fhir+xml":                            XML,
 		"text/html,application/xhtml+xml,application/xml;q=.9": JSON,
 	} {
-		if got, _ := Accepted([]string{accept}); got != want {
+		if got, _ := PreferredFormat([]string{accept}); got != want {
 			t.Errorf("Accept: %s = %d, want %d", accept, got, want)
 		}
 	}
@@ -70,11 +70,11 @@ func TestLanguages(t *testing.T) {
 		strings.Repeat("a-", 40) + "a, de":  "de",
 		many:                                strings.TrimSuffix(many, ",aa,"),
 	} {
-		if got := Languages([]string{header}); got != want {
+		if got := NormalizeLanguages([]string{header}); got != want {
 			t.Errorf("%q: %q, want %q", header, got, want)
 		}
 	}
-	if got := Languages([]string{"de;q=0.1", "en"}); got != "en,de;q=0.1" {
+	if got := NormalizeLanguages([]string{"de;q=0.1", "en"}); got != "en,de;q=0.1" {
 		t.Errorf("two headers: %q", got)
 	}
 }
@@ -83,8 +83,8 @@ func FuzzLanguages(f *testing.F) {
 	f.Add("de-CH, en;q=0.1")
 	f.Add(";q")
 	f.Fuzz(func(t *testing.T, header string) {
-		once := Languages([]string{header})
-		if twice := Languages([]string{once}); once != twice {
+		once := NormalizeLanguages([]string{header})
+		if twice := NormalizeLanguages([]string{once}); once != twice {
 			t.Fatalf("%q, then %q", once, twice)
 		}
 	})

@@ -195,13 +195,13 @@ func Unprocessable(code, format string, args ...any) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Incomplete returns the error for missing content.
-func Incomplete(code, format string, args ...any) *Error {
+// NewIncomplete returns the error for missing content.
+func NewIncomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }
 
-// Unknown returns the error for a definition that is not loaded.
-func Unknown(messageID, text string, missing ...Missing) *Error {
+// NewUnknown returns the error for a definition that is not loaded.
+func NewUnknown(messageID, text string, missing ...Missing) *Error {
 	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
 	e.Err, e.Missing = ErrUnknown, missing
 	return e
@@ -215,16 +215,16 @@ func Canonical(url, version string) string {
 	return url + "|" + version
 }
 
-// Split splits url|version.
-func Split(s string) (url, version string) {
+// SplitCanonical splits url|version.
+func SplitCanonical(s string) (url, version string) {
 	url, version, _ = strings.Cut(s, "|")
 	return url, version
 }
 
-// MaxWritten is the maximum size of a response with many parts, in bytes.
-const MaxWritten = 64 << 20
+// MaxResponseSize is the maximum size of a response with many parts, in bytes.
+const MaxResponseSize = 64 << 20
 
-// TooLong returns the error for a response larger than MaxWritten.
-func TooLong() error {
-	return Unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.SizeText(MaxWritten))
+// NewTooLong returns the error for a response larger than MaxResponseSize.
+func NewTooLong() error {
+	return Unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.FormatSize(MaxResponseSize))
 }

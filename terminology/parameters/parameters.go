@@ -31,8 +31,8 @@ type Input struct {
 // maxInputs is the maximum number of parameters per request, maxPartDepth that of nested parts.
 const maxInputs, maxPartDepth = 1000, 4
 
-// QueryInputs returns the parameters of a query string in order, and the valid ones even with an error.
-func QueryInputs(query string) (inputs []Input, err error) {
+// ParseQuery returns the parameters of a query string in order, and the valid ones even with an error.
+func ParseQuery(query string) (inputs []Input, err error) {
 	if query == "" {
 		return nil, nil
 	}
@@ -44,7 +44,7 @@ func QueryInputs(query string) (inputs []Input, err error) {
 		if len(inputs) == maxInputs {
 			return inputs, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
 		}
-		in, wrong := pairInput(pair)
+		in, wrong := parsePair(pair)
 		switch {
 		case wrong == nil:
 			inputs = append(inputs, in)
@@ -55,7 +55,7 @@ func QueryInputs(query string) (inputs []Input, err error) {
 	return inputs, err
 }
 
-func pairInput(pair string) (in Input, err error) {
+func parsePair(pair string) (in Input, err error) {
 	if strings.Contains(pair, ";") {
 		return in, errors.New("invalid semicolon separator in query")
 	}
@@ -66,11 +66,11 @@ func pairInput(pair string) (in Input, err error) {
 	return in, err
 }
 
-// AddBody adds the parameters of a body to inputs. The body is a form, or JSON or XML for [BodyInputs].
-func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]Input, error) {
+// AppendBody adds the parameters of a body to inputs. The body is a form, or JSON or XML for [ParseBody].
+func AppendBody(inputs []Input, contentType string, body []byte, resourceParameter string) ([]Input, error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if kind == "application/x-www-form-urlencoded" && err == nil {
-		form, err := QueryInputs(string(body))
+		form, err := ParseQuery(string(body))
 		return append(inputs, form...), err
 	}
 	if strings.Contains(kind, "xml") {
@@ -81,22 +81,22 @@ func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]In
 			return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
 		}
 	}
-	return BodyInputs(inputs, body, bare)
+	return ParseBody(inputs, body, resourceParameter)
 }
 
-// BodyInputs adds the parameters of a body: Parameters, or another resource as the parameter bare.
-func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
+// ParseBody adds the parameters of a body: Parameters, or another resource as the parameter bare.
+func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
 		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
 	}
 	if kind != "Parameters" {
-		if bare == "" {
+		if resourceParameter == "" {
 			return inputs, outcome.BadRequest("structure", "the body must be a Parameters resource, not %s", kind)
 		}
-		return append(inputs, Input{Name: bare, Resource: body}), nil
+		return append(inputs, Input{Name: resourceParameter, Resource: body}), nil
 	}
-	r := fhirjson.ReaderOf(body)
+	r := fhirjson.NewValueReader(body)
 	err = r.Object(func(name []byte) error {
 		if string(name) == "parameter" {
 			return appendInputs(&inputs, r, 0)
@@ -121,14 +121,14 @@ func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
 			return errTooManyInputs
 		}
 		var in Input
-		err := r.Object(func(name []byte) error { return in.Member(r, name, depth) })
+		err := r.Object(func(name []byte) error { return in.ReadMember(r, name, depth) })
 		*list = append(*list, in)
 		return err
 	})
 }
 
-// Member reads a member of a parameter at the given nesting depth.
-func (in *Input) Member(r *fhirjson.Reader, name []byte, depth int) error {
+// ReadMember reads a member of a parameter at the given nesting depth.
+func (in *Input) ReadMember(r *fhirjson.Reader, name []byte, depth int) error {
 	switch {
 	case string(name) == "name":
 		return r.ReadString(&in.Name)
@@ -163,8 +163,8 @@ func Find(inputs []Input, name string) *Input {
 	return nil
 }
 
-// Number returns the value of a nonnegative integer parameter.
-func Number(in *Input) (*int, error) {
+// ParseNumber returns the value of a nonnegative integer parameter.
+func ParseNumber(in *Input) (*int, error) {
 	// Limited to 31 bits like FHIR's integer, so that offset + count cannot overflow.
 	n, err := strconv.ParseUint(in.Value, 10, 31)
 	if errors.Is(err, strconv.ErrRange) {
@@ -213,15 +213,15 @@ type Coding struct {
 	// Code is the code and Display its display.
 	Code, Display string
 
-	at string // FHIRPath of the Coding in the request; empty if its members are separate parameters
+	path string // FHIRPath of the Coding in the request; empty if its members are separate parameters
 }
 
-// Place returns the FHIRPath of a part of the coding, or of the coding for an empty part.
-func (c *Coding) Place(part string) string {
-	if c.at != "" && part != "" {
-		return c.at + "." + part
+// Path returns the FHIRPath of a part of the coding, or of the coding for an empty part.
+func (c *Coding) Path(part string) string {
+	if c.path != "" && part != "" {
+		return c.path + "." + part
 	}
-	return cmp.Or(c.at, part, "code")
+	return cmp.Or(c.path, part, "code")
 }
 
 // String returns the coding in the format of messages: system|version#code ('display').
@@ -246,10 +246,10 @@ func (c *Coding) Append(dst []byte) []byte {
 
 // ParseCoding reads a Coding with the given FHIRPath.
 func ParseCoding(value jsontext.Value, at string) (Coding, error) {
-	c := Coding{at: at}
-	err := fhirjson.ReaderOf(value).Strings(
-		fhirjson.String{Name: "system", Into: &c.System}, fhirjson.String{Name: "version", Into: &c.Version},
-		fhirjson.String{Name: "code", Into: &c.Code}, fhirjson.String{Name: "display", Into: &c.Display},
+	c := Coding{path: at}
+	err := fhirjson.NewValueReader(value).Strings(
+		fhirjson.String{Name: "system", Destination: &c.System}, fhirjson.String{Name: "version", Destination: &c.Version},
+		fhirjson.String{Name: "code", Destination: &c.Code}, fhirjson.String{Name: "display", Destination: &c.Display},
 	)
 	if err != nil {
 		return c, outcome.BadRequest("structure", "%s cannot be read: %v", at, err)
@@ -263,7 +263,7 @@ const maxCodings = 1000
 // ParseConcept returns the codings of a CodeableConcept.
 func ParseConcept(value jsontext.Value) ([]Coding, error) {
 	var list []Coding
-	r := fhirjson.ReaderOf(value)
+	r := fhirjson.NewValueReader(value)
 	err := r.Object(func(name []byte) error {
 		if string(name) != "coding" {
 			return r.Skip()

@@ -23,8 +23,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Answer is a validated response of a server. It is shared and must not be modified.
-type Answer struct {
+// Response is a validated response of a server. It is shared and must not be modified.
+type Response struct {
 	// Status is 200, a status of negative responses, or 304.
 	Status int
 
@@ -44,18 +44,18 @@ type Answer struct {
 	NotModified bool
 }
 
-var negative = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}
+var negativeStatuses = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}
 
-// Negative reports whether the response is an OperationOutcome with status 400, 404, 410 or 422. It may only be stored
+// IsNegative reports whether the response is an OperationOutcome with status 400, 404, 410 or 422. It may only be stored
 // briefly.
-func (a *Answer) Negative() bool { return slices.Contains(negative, a.Status) }
+func (a *Response) IsNegative() bool { return slices.Contains(negativeStatuses, a.Status) }
 
-var answerHeaders = []string{
+var responseHeaders = []string{
 	"Age", "Cache-Control", "Content-Language", "Content-Location", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Vary",
 }
 
 // setLifetime sets the lifetime of the response, overriding its headers except no-store.
-func (a *Answer) setLifetime(ttl time.Duration) {
+func (a *Response) setLifetime(ttl time.Duration) {
 	if strings.Contains(strings.ToLower(strings.Join(a.Header["Cache-Control"], ",")), "no-store") {
 		return
 	}
@@ -65,9 +65,9 @@ func (a *Answer) setLifetime(ttl time.Duration) {
 	a.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", int64(max(1, ttl/time.Second))))
 }
 
-func answerHeader(header http.Header) http.Header {
+func responseHeader(header http.Header) http.Header {
 	list := make(http.Header)
-	for _, name := range answerHeaders {
+	for _, name := range responseHeaders {
 		if values := header[name]; len(values) > 0 {
 			list[name] = slices.Clone(values)
 		}
@@ -75,37 +75,37 @@ func answerHeader(header http.Header) http.Header {
 	return list
 }
 
-// IsOf reports whether the response is about a canonical, in any version. A response without a canonical matches all.
-func (a *Answer) IsOf(canonical string) bool {
-	asked, _, _ := strings.Cut(canonical, "|")
+// MatchesCanonical reports whether the response is about a canonical, in any version. A response without a canonical matches all.
+func (a *Response) MatchesCanonical(canonical string) bool {
+	requested, _, _ := strings.Cut(canonical, "|")
 	told, _, _ := strings.Cut(a.URL, "|")
-	return asked == "" || told == "" || asked == told
+	return requested == "" || told == "" || requested == told
 }
 
 // read reads and validates a response.
-func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
+func (s *Server) read(q Request, response *http.Response) (*Response, error) {
 	response.Header.Del("Content-Location") // refers to a URL at that server
 	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
-		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
+		return &Response{Status: http.StatusNotModified, Header: responseHeader(response.Header), NotModified: true}, nil
 	}
-	if err := checkStatus(&Answer{Status: response.StatusCode}); err != nil {
+	if err := checkStatus(&Response{Status: response.StatusCode}); err != nil {
 		return nil, err // regardless of the body
 	}
-	if response.ContentLength > s.options.MaxAnswer {
+	if response.ContentLength > s.options.MaxResponseSize {
 		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, response.ContentLength)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, s.options.MaxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, s.options.MaxResponseSize+1))
 	switch {
 	case err != nil:
-		return nil, networkError(errCutShort, err)
-	case int64(len(body)) > s.options.MaxAnswer:
-		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, s.options.MaxAnswer)
+		return nil, networkError(errTruncated, err)
+	case int64(len(body)) > s.options.MaxResponseSize:
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, s.options.MaxResponseSize)
 	}
-	return check(q.Path, response.StatusCode, response.Header, body)
+	return newResponse(q.Path, response.StatusCode, response.Header, body)
 }
 
-// expected returns the resource types that an operation or interaction returns, by its path.
-func expected(operation string) []string {
+// expectedTypes returns the resource types that an operation or interaction returns, by its path.
+func expectedTypes(operation string) []string {
 	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {
 	case last == "$expand":
 		return []string{"ValueSet"}
@@ -121,16 +121,16 @@ func expected(operation string) []string {
 	return nil
 }
 
-// check converts a response to an Answer if it is a valid response of the operation with the path.
-func check(operation string, status int, header http.Header, body []byte) (*Answer, error) {
-	a := &Answer{Status: status, Header: answerHeader(header), Body: body}
+// newResponse converts a response to an Answer if it is a valid response of the operation with the path.
+func newResponse(operation string, status int, header http.Header, body []byte) (*Response, error) {
+	a := &Response{Status: status, Header: responseHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {
 		return nil, err
 	}
 	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fmt.Errorf("%w: it is encoded as %q", errMalformed, encoding)
 	}
-	found, err := outline(header.Get("Content-Type"), body)
+	found, err := summarize(header.Get("Content-Type"), body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: status %d: %w", errMalformed, status, err)
 	}
@@ -141,16 +141,16 @@ func check(operation string, status int, header http.Header, body []byte) (*Answ
 	return a, nil
 }
 
-func checkStatus(a *Answer) error {
+func checkStatus(a *Response) error {
 	switch status := a.Status; {
-	case status == http.StatusOK, a.Negative():
+	case status == http.StatusOK, a.IsNegative():
 		return nil
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
-		return fmt.Errorf("%w: status %d", ErrRefused, status)
+		return fmt.Errorf("%w: status %d", ErrRejected, status)
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		return fmt.Errorf("%w: status %d", errBusy, status)
 	case status >= 500:
-		return fmt.Errorf("%w: status %d", errFailed, status)
+		return fmt.Errorf("%w: status %d", errServerFailed, status)
 	case status >= 300 && status < 400:
 		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", errMalformed, status)
 	default:
@@ -159,53 +159,53 @@ func checkStatus(a *Answer) error {
 }
 
 // checkResource rejects a resource that the operation does not return with this status.
-func (a *Answer) checkResource(operation string, found content) error {
+func (a *Response) checkResource(operation string, found bodySummary) error {
 	switch {
-	case a.Negative():
+	case a.IsNegative():
 		if found.resource != "OperationOutcome" {
 			return fmt.Errorf("%w: status %d with a resource %q and not an OperationOutcome", errMalformed, a.Status, found.resource)
 		}
-	case !slices.Contains(expected(operation), found.resource):
+	case !slices.Contains(expectedTypes(operation), found.resource):
 		return fmt.Errorf("%w: a resource %q, which %s does not return", errMalformed, found.resource, path.Base(operation))
-	case path.Base(operation) == "$expand" && !found.expanded:
+	case path.Base(operation) == "$expand" && !found.hasExpansion:
 		return fmt.Errorf("%w: a ValueSet without an expansion", errMalformed)
 	}
 	return nil
 }
 
-type content struct {
-	resource string
-	url      string // canonical
-	expanded bool   // has a member expansion
+type bodySummary struct {
+	resource     string
+	url          string // canonical
+	hasExpansion bool   // has a member expansion
 }
 
-// outline parses a resource to its end and returns its identifying members.
-func outline(contentType string, body []byte) (content, error) {
+// summarize parses a resource to its end and returns its identifying members.
+func summarize(contentType string, body []byte) (bodySummary, error) {
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return content{}, fmt.Errorf("media type %q: %w", contentType, err)
+		return bodySummary{}, fmt.Errorf("media type %q: %w", contentType, err)
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return content{}, fmt.Errorf("character set %q", charset)
+		return bodySummary{}, fmt.Errorf("character set %q", charset)
 	}
 	switch kind {
 	case "application/fhir+json", "application/json", "text/json", "application/json+fhir":
-		return outlineJSON(body)
+		return summarizeJSON(body)
 	case "application/fhir+xml", "application/xml", "text/xml", "application/xml+fhir":
-		return outlineXML(body)
+		return summarizeXML(body)
 	}
-	return content{}, fmt.Errorf("media type %q", kind)
+	return bodySummary{}, fmt.Errorf("media type %q", kind)
 }
 
-// outlineJSON parses a resource in JSON. It accepts duplicate names because detecting them requires memory.
-func outlineJSON(body []byte) (content, error) {
+// summarizeJSON parses a resource in JSON. It accepts duplicate names because detecting them requires memory.
+func summarizeJSON(body []byte) (bodySummary, error) {
 	var head struct {
 		ResourceType textMember   `json:"resourceType"`
 		URL          textMember   `json:"url"`
 		Expansion    objectMember `json:"expansion"`
 	}
 	err := json.Unmarshal(body, &head, jsontext.AllowDuplicateNames(true))
-	return content{string(head.ResourceType), string(head.URL), bool(head.Expansion)}, err
+	return bodySummary{string(head.ResourceType), string(head.URL), bool(head.Expansion)}, err
 }
 
 // textMember is a string member. Other types count as absent, so that an expansion with an invalid URL is still used.
@@ -233,8 +233,8 @@ func (m *objectMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).
 const fhirNamespace = "http://hl7.org/fhir"
 
-// outlineXML parses a resource in XML. It rejects document type declarations (R4 §2.6.1).
-func outlineXML(body []byte) (found content, err error) {
+// summarizeXML parses a resource in XML. It rejects document type declarations (R4 §2.6.1).
+func summarizeXML(body []byte) (found bodySummary, err error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for depth := 0; ; {
 		token, err := d.Token()
@@ -255,7 +255,7 @@ func outlineXML(body []byte) (found content, err error) {
 			case 0:
 				found.resource = t.Name.Local
 			case 1:
-				found.expanded = found.expanded || t.Name.Local == "expansion"
+				found.hasExpansion = found.hasExpansion || t.Name.Local == "expansion"
 				if t.Name.Local == "url" {
 					found.url = attribute(t, "value")
 				}
@@ -277,16 +277,16 @@ func attribute(of xml.StartElement, name string) string {
 	return ""
 }
 
-// Begins reports whether a response that begins with part may be a response of the operation with the path.
-func Begins(operation string, header http.Header, part []byte) bool {
-	found, _ := outline(header.Get("Content-Type"), part) // the error only indicates that part is truncated
-	return slices.Contains(expected(operation), found.resource)
+// MayBeResponse reports whether a response that begins with part may be a response of the operation with the path.
+func MayBeResponse(operation string, header http.Header, part []byte) bool {
+	found, _ := summarize(header.Get("Content-Type"), part) // the error only indicates that part is truncated
+	return slices.Contains(expectedTypes(operation), found.resource)
 }
 
-// Cut returns the response without entries beyond the requested page, because some servers ignore count or offset.
+// TrimToPage returns the response without entries beyond the requested page, because some servers ignore count or offset.
 // Responses that cannot be cut are returned unchanged.
-func (a *Answer) Cut(q Question) *Answer {
-	if !q.paged || q.page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
+func (a *Response) TrimToPage(q ParsedRequest) *Response {
+	if !q.hasPage || q.page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
 	}
 	body, isXML := a.Body, bytes.HasPrefix(bytes.TrimSpace(a.Body), []byte{'<'})
@@ -295,7 +295,7 @@ func (a *Answer) Cut(q Question) *Answer {
 		body, err = negotiation.AppendJSON(nil, body)
 	}
 	if err == nil {
-		body, err = cutExpansion(body, q.page)
+		body, err = trimExpansion(body, q.page)
 	}
 	if err == nil && isXML && body != nil {
 		body, err = negotiation.AppendXML(nil, body)
@@ -308,18 +308,18 @@ func (a *Answer) Cut(q Question) *Answer {
 	return &part
 }
 
-// cutExpansion returns a ValueSet reduced to a page of its entries, or nil if it has no other entries.
-func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
-	resource, err := members(body)
+// trimExpansion returns a ValueSet reduced to a page of its entries, or nil if it has no other entries.
+func trimExpansion(body []byte, page expansion.Page) ([]byte, error) {
+	resource, err := readMembers(body)
 	at := slices.IndexFunc(resource, func(m fhirjson.Member) bool { return m.Name == "expansion" })
 	if err != nil || at < 0 {
 		return nil, err
 	}
-	expansion, err := members(resource[at].Value)
+	expansion, err := readMembers(resource[at].Value)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := elements(valueOf(expansion, "contains"))
+	entries, err := arrayElements(memberValue(expansion, "contains"))
 	if err != nil || len(entries) <= *page.Count {
 		return nil, err
 	}
@@ -328,10 +328,10 @@ func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 		offset = *page.Offset
 	}
 	from, total := min(offset, all), all
-	if told := string(valueOf(expansion, "offset")); told == strconv.Itoa(offset) || beyond(expansion, all) {
+	if offsetText := string(memberValue(expansion, "offset")); offsetText == strconv.Itoa(offset) || totalExceeds(expansion, all) {
 		from, total = 0, offset+all // the server ignores only count
 	}
-	known := cmp.Or(string(valueOf(expansion, "total")), strconv.Itoa(total))
+	known := cmp.Or(string(memberValue(expansion, "total")), strconv.Itoa(total))
 	expansion = slices.DeleteFunc(expansion, func(m fhirjson.Member) bool { return m.Name == "contains" || m.Name == "total" || m.Name == "offset" })
 	add := func(name, value string) {
 		expansion = append(expansion, fhirjson.Member{Name: name, Value: jsontext.Value(value)})
@@ -341,31 +341,31 @@ func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	if rest := entries[from:min(from+*page.Count, all)]; len(rest) > 0 {
 		add("contains", "["+string(bytes.Join(rest, []byte{','}))+"]")
 	}
-	resource[at].Value = object(expansion)
-	return object(resource), nil
+	resource[at].Value = encodeObject(expansion)
+	return encodeObject(resource), nil
 }
 
-// beyond reports whether the total of an expansion is more than n.
-func beyond(expansion []fhirjson.Member, n int) bool {
-	total, err := strconv.Atoi(string(valueOf(expansion, "total")))
+// totalExceeds reports whether the total of an expansion is more than n.
+func totalExceeds(expansion []fhirjson.Member, n int) bool {
+	total, err := strconv.Atoi(string(memberValue(expansion, "total")))
 	return err == nil && total > n
 }
 
-func members(raw []byte) (list []fhirjson.Member, err error) {
-	r := fhirjson.ReaderOf(raw)
+func readMembers(raw []byte) (list []fhirjson.Member, err error) {
+	r := fhirjson.NewValueReader(raw)
 	err = r.Object(func(name []byte) error {
-		_, err := r.Keep(string(name), &list)
+		_, err := r.ReadMember(string(name), &list)
 		return err
 	})
 	return list, err
 }
 
-// elements returns the elements of an array; nil if raw is not an array.
-func elements(raw jsontext.Value) (list [][]byte, err error) {
+// arrayElements returns the elements of an array; nil if raw is not an array.
+func arrayElements(raw jsontext.Value) (list [][]byte, err error) {
 	if raw.Kind() != '[' {
 		return nil, nil
 	}
-	r := fhirjson.ReaderOf(raw)
+	r := fhirjson.NewValueReader(raw)
 	err = r.Array(func() error {
 		value, err := r.Value(0)
 		list = append(list, value.Clone())
@@ -374,7 +374,7 @@ func elements(raw jsontext.Value) (list [][]byte, err error) {
 	return list, err
 }
 
-func valueOf(list []fhirjson.Member, name string) jsontext.Value {
+func memberValue(list []fhirjson.Member, name string) jsontext.Value {
 	at := slices.IndexFunc(list, func(m fhirjson.Member) bool { return m.Name == name })
 	if at < 0 {
 		return nil
@@ -382,7 +382,7 @@ func valueOf(list []fhirjson.Member, name string) jsontext.Value {
 	return list[at].Value
 }
 
-func object(list []fhirjson.Member) []byte {
+func encodeObject(list []fhirjson.Member) []byte {
 	dst := []byte{'{'}
 	for i, m := range list {
 		if i > 0 {

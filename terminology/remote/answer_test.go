@@ -14,26 +14,26 @@ import (
 
 func TestOutlineJSON(t *testing.T) {
 	t.Parallel()
-	valueSet := content{resource: "ValueSet", url: "http://x/vs", expanded: true}
+	valueSet := bodySummary{resource: "ValueSet", url: "http://x/vs", hasExpansion: true}
 	tests := []struct {
 		name, body string
-		want       content
+		want       bodySummary
 	}{
 		{"expansion", `{"resourceType":"ValueSet","url":"http://x/vs","expansion":{"contains":[{"url":1}]}}`, valueSet},
 		{"escaped", `{"resourceT\u0079pe":"ValueSet","url":"http:\/\/x\/vs","expansion":{}}`, valueSet},
-		{"url null", `{"resourceType":"ValueSet","url":null,"expansion":{}}`, content{"ValueSet", "", true}},
-		{"url a number", `{"resourceType":"ValueSet","url":5,"expansion":{}}`, content{"ValueSet", "", true}},
-		{"url an object", `{"resourceType":"ValueSet","url":{"a":[1]},"expansion":{}}`, content{"ValueSet", "", true}},
+		{"url null", `{"resourceType":"ValueSet","url":null,"expansion":{}}`, bodySummary{"ValueSet", "", true}},
+		{"url a number", `{"resourceType":"ValueSet","url":5,"expansion":{}}`, bodySummary{"ValueSet", "", true}},
+		{"url an object", `{"resourceType":"ValueSet","url":{"a":[1]},"expansion":{}}`, bodySummary{"ValueSet", "", true}},
 		{"url twice", `{"url":"http://x/vs","resourceType":"ValueSet","url":7,"expansion":{}}`, valueSet},
-		{"resourceType a number", `{"resourceType":5,"expansion":{}}`, content{"", "", true}},
-		{"expansion null", `{"resourceType":"ValueSet","expansion":null}`, content{"ValueSet", "", false}},
-		{"expansion a list", `{"resourceType":"ValueSet","expansion":[{}]}`, content{"ValueSet", "", false}},
-		{"other letters", `{"resourcetype":"ValueSet","URL":"http://x/vs","Expansion":{}}`, content{}},
+		{"resourceType a number", `{"resourceType":5,"expansion":{}}`, bodySummary{"", "", true}},
+		{"expansion null", `{"resourceType":"ValueSet","expansion":null}`, bodySummary{"ValueSet", "", false}},
+		{"expansion a list", `{"resourceType":"ValueSet","expansion":[{}]}`, bodySummary{"ValueSet", "", false}},
+		{"other letters", `{"resourcetype":"ValueSet","URL":"http://x/vs","Expansion":{}}`, bodySummary{}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := outlineJSON([]byte(test.body)); err != nil || got != test.want {
+			if got, err := summarizeJSON([]byte(test.body)); err != nil || got != test.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
 			}
 		})
@@ -48,7 +48,7 @@ func TestOutlineNoJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := outlineJSON([]byte(body)); err == nil {
+			if got, err := summarizeJSON([]byte(body)); err == nil {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -73,28 +73,28 @@ func TestCut(t *testing.T) {
 		expansion string // members of the expansion
 		want      string // codes, total and offset
 	}{
-		{"it ignores count", question("count", "2"), `"contains":[` + entriesFrom(0, 100_000) + `]`, "c0 c1;100000;0"},
-		{"it ignores both", question("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(0, 9) + `]`, "c3 c4;9;3"},
-		{"it ignores both, to the end", question("count", "5", "offset", "7"), `"offset":0,"contains":[` + entriesFrom(0, 9) + `]`, "c7 c8;9;7"},
-		{"it ignores both, beyond the end", question("count", "5", "offset", "70"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;70"},
-		{"it has the offset", question("count", "2", "offset", "3"), `"offset":3,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
-		{"it has the offset, and does not say so", question("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
-		{"the total alone", question("count", "0"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;0"},
+		{"it ignores count", expandRequest("count", "2"), `"contains":[` + entriesFrom(0, 100_000) + `]`, "c0 c1;100000;0"},
+		{"it ignores both", expandRequest("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(0, 9) + `]`, "c3 c4;9;3"},
+		{"it ignores both, to the end", expandRequest("count", "5", "offset", "7"), `"offset":0,"contains":[` + entriesFrom(0, 9) + `]`, "c7 c8;9;7"},
+		{"it ignores both, beyond the end", expandRequest("count", "5", "offset", "70"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;70"},
+		{"it has the offset", expandRequest("count", "2", "offset", "3"), `"offset":3,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
+		{"it has the offset, and does not say so", expandRequest("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
+		{"the total alone", expandRequest("count", "0"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;0"},
 		{"posted", Request{Method: http.MethodPost, Path: "ValueSet/$expand", Body: []byte(posted)}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0 c1;9;0"},
 		{"posted as a form", Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: "application/x-www-form-urlencoded", Body: []byte("count=1")}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0;9;0"},
-		{"no more than asked for", question("count", "9"), `"total":12,"contains":[` + entriesFrom(0, 9) + `]`, "same"},
-		{"no count", question("offset", "1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
-		{"a count that is none", question("count", "-1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
-		{"nothing", question("count", "2"), `"total":0`, "same"},
+		{"no more than asked for", expandRequest("count", "9"), `"total":12,"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"no count", expandRequest("offset", "1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"a count that is none", expandRequest("count", "-1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"nothing", expandRequest("count", "2"), `"total":0`, "same"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			body := `{"resourceType":"ValueSet","url":"http://x/v","expansion":{"timestamp":"2026-01-01",` + test.expansion + `}}`
 			bodies := []string{body}
-			if terminologytest.Has("xml") {
+			if terminologytest.HasFeature("xml") {
 				bodies = append(bodies, terminologytest.AsXML(t, body))
 			}
 			for _, body := range bodies {
-				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(ParseQuestion(test.q))
+				got := (&Response{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).TrimToPage(ParseRequest(test.q))
 				if test.want == "same" {
 					if string(got.Body) != body {
 						t.Errorf("got %s", got.Body)

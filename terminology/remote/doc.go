@@ -7,8 +7,8 @@
 //
 // # Responses
 //
-// An [Answer] is complete, has a FHIR media type, can be parsed, and has the resource type that the operation returns.
-// Alternatively it is an OperationOutcome with a status that indicates an invalid request ([Answer.Negative]).
+// An [Response] is complete, has a FHIR media type, can be parsed, and has the resource type that the operation returns.
+// Alternatively it is an OperationOutcome with a status that indicates an invalid request ([Response.IsNegative]).
 // Everything else is an [Error] and must not be stored.
 //
 // # Credentials

@@ -16,16 +16,16 @@ import (
 
 // Errors that an [Error] wraps.
 var (
-	errUnreachable = errors.New("server not reachable") // or the connection broke before the response
-	errNoServer    = fmt.Errorf("%w: there is none", errUnreachable)
-	errTimeout     = errors.New("no response within the timeout")
-	errCutShort    = errors.New("answer cut short")
-	errTooLarge    = errors.New("answer too large")
-	errMalformed   = errors.New("not a FHIR answer")
-	ErrRefused     = errors.New("credentials refused")
-	errBusy        = errors.New("server too busy")
-	errFailed      = errors.New("server failed") // reported by the server
-	errRequest     = errors.New("malformed question")
+	errUnreachable    = errors.New("server not reachable") // or the connection broke before the response
+	errNoServer       = fmt.Errorf("%w: there is none", errUnreachable)
+	errTimeout        = errors.New("no response within the timeout")
+	errTruncated      = errors.New("answer cut short")
+	errTooLarge       = errors.New("answer too large")
+	errMalformed      = errors.New("not a FHIR answer")
+	ErrRejected       = errors.New("credentials refused")
+	errBusy           = errors.New("server too busy")
+	errServerFailed   = errors.New("server failed") // reported by the server
+	errInvalidRequest = errors.New("malformed question")
 )
 
 // Error is the reason for a missing response. It must not be stored.
@@ -62,41 +62,41 @@ func (e *Error) IssueType() string { return e.Code }
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Text }
 
-type failure struct {
-	is     error
+type errorKind struct {
+	err    error
 	status int
 	code   string
 	text   string // error message after the server's name
 }
 
-// failures lists the kinds of errors; the first match applies.
-var failures = []failure{
-	{errRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
+// errorKinds lists the kinds of errors; the first match applies.
+var errorKinds = []errorKind{
+	{errInvalidRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
 	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
 	{errTooLarge, http.StatusBadGateway, "too-costly", "gave an answer that is larger than this server passes on; ask for a part, with offset and count"},
-	{errCutShort, http.StatusBadGateway, "transient", "broke off its answer; try again"},
+	{errTruncated, http.StatusBadGateway, "transient", "broke off its answer; try again"},
 	{errMalformed, http.StatusBadGateway, "exception", "gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
-	{ErrRefused, http.StatusBadGateway, "exception", "did not let this server in; tell the operator of this server to check the credentials for it"},
+	{ErrRejected, http.StatusBadGateway, "exception", "did not let this server in; tell the operator of this server to check the credentials for it"},
 	{errBusy, http.StatusServiceUnavailable, "transient", "has too much to do; try again later"},
-	{errFailed, http.StatusBadGateway, "transient", "failed; try again later"},
+	{errServerFailed, http.StatusBadGateway, "transient", "failed; try again later"},
 	{errUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
-// fail returns an Error for a cause. A cause that wraps no error of this package counts as errUnreachable.
-func fail(name string, cause error) *Error {
-	for _, f := range failures {
-		if errors.Is(cause, f.is) {
+// newError returns an Error for a cause. A cause that wraps no error of this package counts as errUnreachable.
+func newError(name string, cause error) *Error {
+	for _, f := range errorKinds {
+		if errors.Is(cause, f.err) {
 			return &Error{Status: f.status, Code: f.code, Text: name + " " + f.text, Err: cause}
 		}
 	}
-	return fail(name, fmt.Errorf("%w: %w", errUnreachable, cause))
+	return newError(name, fmt.Errorf("%w: %w", errUnreachable, cause))
 }
 
 // networkError wraps a network error as errTimeout or kind. It removes the URL: errors are logged, and the query
 // contains text that a user typed.
 func networkError(kind, cause error) error {
-	if asked, ok := errors.AsType[*url.Error](cause); ok {
-		cause = asked.Err
+	if urlError, ok := errors.AsType[*url.Error](cause); ok {
+		cause = urlError.Err
 	}
 	var network net.Error
 	if errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &network) && network.Timeout() {
@@ -110,12 +110,12 @@ type Backoff struct{ until atomic.Int64 }
 
 // RecordRetryAfter records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same
 // identity, because that limit may apply to a single client (RFC 6585 §4).
-func (b *Backoff) RecordRetryAfter(status int, header http.Header, inOneName bool) time.Duration {
-	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !inOneName) {
+func (b *Backoff) RecordRetryAfter(status int, header http.Header, sharedIdentity bool) time.Duration {
+	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !sharedIdentity) {
 		return 0
 	}
 	now := time.Now()
-	wait := cache.RetryAfter(header, now)
+	wait := cache.ParseRetryAfter(header, now)
 	if wait > 0 {
 		b.until.Store(now.Add(wait).UnixNano())
 	}
@@ -132,10 +132,10 @@ func (b *Backoff) Err(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", errBusy, left.Round(time.Second)))
+	e := newError(cmp.Or(name, nextHandlerName), fmt.Errorf("%w: it said to be asked again in %s", errBusy, left.Round(time.Second)))
 	e.RetryAfter = left
 	return e
 }
 
-// nextName identifies the server behind the next handler to clients.
-const nextName = "the FHIR server"
+// nextHandlerName identifies the server behind the next handler to clients.
+const nextHandlerName = "the FHIR server"

@@ -18,28 +18,28 @@ func Example() {
 		wholes *remote.FullExpansions
 		next   func(http.ResponseWriter, *http.Request) error
 	)
-	_ = func(w http.ResponseWriter, r *http.Request, operation string, body []byte) (*remote.Answer, error) {
+	_ = func(w http.ResponseWriter, r *http.Request, operation string, body []byte) (*remote.Response, error) {
 		err := local.Expand(w, r)
 		if !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrIncomplete) {
 			return nil, err
 		}
-		q := remote.ParseQuestion(remote.Request{
+		q := remote.ParseRequest(remote.Request{
 			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
 			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
 		})
 		server := routes.Server(remote.SubjectOf(q).WithMissing(err))
 		if server == nil {
-			recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
-			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.Recordable(r)) })
+			recorder := remote.NewRecorder(remote.DefaultMaxResponseSize)
+			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.WithRecordableHeaders(r)) })
 			if err != nil {
 				return nil, err
 			}
-			return recorder.Answer(operation)
+			return recorder.Response(operation)
 		}
-		if answer, err := wholes.Answer(server, q, local.Library.Definitions().Synonyms()); answer != nil || err != nil {
+		if answer, err := wholes.Respond(server, q, local.Library.Definitions().Synonyms()); answer != nil || err != nil {
 			return answer, err
 		}
-		answer, err := server.Ask(r.Context(), q.Request)
+		answer, err := server.Do(r.Context(), q.Request)
 		if err == nil {
 			wholes.RecordResponse(server, q, answer)
 		}

@@ -26,11 +26,11 @@ import (
 // then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil FullExpansions
 // does nothing.
 //
-// Call [FullExpansions.Answer] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion is too large or
+// Call [FullExpansions.Respond] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion is too large or
 // its pages are inconsistent, it is not retried for an hour.
 type FullExpansions struct {
-	// After is the number of different filters after which an expansion is fetched. Default: 5.
-	After int
+	// FetchAfter is the number of different filters after which an expansion is fetched. Default: 5.
+	FetchAfter int
 
 	// MaxEntries is the maximum number of entries of an expansion. Default: 150,000, enough for ICD-10-CM with 98,186.
 	MaxEntries int
@@ -41,46 +41,46 @@ type FullExpansions struct {
 	// PageSize is the number of entries per request. Default: 1000.
 	PageSize int
 
-	// MaxAnswer is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
-	MaxAnswer int
+	// MaxResponseSize is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
+	MaxResponseEntries int
 
 	// TTL is the maximum time until an expansion is fetched again; servers can shorten it. Default: 1 hour.
 	TTL time.Duration
 
-	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [FullExpansions.StaleAnswer].
+	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [FullExpansions.RespondStale].
 	// Default: 0, never.
 	MaxStale time.Duration
 
 	// Logger logs fetched expansions (info) and failed fetches with reasons (warn). Default: none.
 	Logger *slog.Logger
 
-	mu      sync.Mutex // guards watched
-	watched boundedcache.Cache[string, *watched]
-	wholes  boundedcache.Cache[string, whole]
-	running int
+	mu             sync.Mutex // guards watched
+	records        boundedcache.Cache[string, *filterRecord]
+	expansions     boundedcache.Cache[string, fetchedExpansion]
+	runningFetches int
 }
 
-// watched is the record of filters on an expansion at the server.
-type watched struct {
-	url     string
-	filters map[string]bool
-	running bool
-	paused  time.Time // earliest next fetch
+// filterRecord is the record of filters on an expansion at the server.
+type filterRecord struct {
+	url         string
+	filters     map[string]bool
+	isFetching  bool
+	nextAttempt time.Time // earliest next fetch
 }
 
-// whole is a fetched expansion.
-type whole struct {
+// fetchedExpansion is a fetched expansion.
+type fetchedExpansion struct {
 	*expansion.FullExpansion
 	url   string
 	until time.Time
 }
 
 const (
-	maxWatched  = 1000
-	maxPulls    = 2               // maximum concurrent fetches
-	pullTimeout = 5 * time.Minute // timeout for fetching all pages of an expansion
-	pullPause   = time.Hour       // after a failed fetch
-	stalePause  = time.Minute     // after a failed fetch while a stale expansion is used
+	maxRecords      = 1000
+	maxFetches      = 2               // maximum concurrent fetches
+	fetchTimeout    = 5 * time.Minute // timeout for fetching all pages of an expansion
+	retryDelay      = time.Hour       // after a failed fetch
+	staleRetryDelay = time.Minute     // after a failed fetch while a stale expansion is used
 )
 
 var (
@@ -88,36 +88,36 @@ var (
 	errNotShared = errors.New("the server says that its answer is not to be stored")
 )
 
-// Answer returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
+// Respond returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
 // request must be sent to the server, and an error if the response would be too large.
-func (w *FullExpansions) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
-	return w.answer(s, q, synonyms, w.fresh)
+func (w *FullExpansions) Respond(s *Server, q ParsedRequest, synonyms *textindex.Synonyms) (*Response, error) {
+	return w.respond(s, q, synonyms, w.findFresh)
 }
 
-// StaleAnswer is like [FullExpansions.Answer], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
+// RespondStale is like [FullExpansions.Respond], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
 // response must not be stored.
-func (w *FullExpansions) StaleAnswer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
-	a, err := w.answer(s, q, synonyms, func(_ *Server, x search) (whole, bool) { return w.wholes.Get(x.key) })
+func (w *FullExpansions) RespondStale(s *Server, q ParsedRequest, synonyms *textindex.Synonyms) (*Response, error) {
+	a, err := w.respond(s, q, synonyms, func(_ *Server, x search) (fetchedExpansion, bool) { return w.expansions.Get(x.key) })
 	if a != nil {
 		a.Header["Cache-Control"] = []string{"no-store"}
 	}
 	return a, err
 }
 
-// answer returns a response from an expansion that find returns, or nil.
-func (w *FullExpansions) answer(s *Server, q Question, synonyms *textindex.Synonyms, find func(*Server, search) (whole, bool)) (*Answer, error) {
+// respond returns a response from an expansion that find returns, or nil.
+func (w *FullExpansions) respond(s *Server, q ParsedRequest, synonyms *textindex.Synonyms, find func(*Server, search) (fetchedExpansion, bool)) (*Response, error) {
 	if w == nil {
 		return nil, nil
 	}
-	x, ok := searchOf(s, q)
+	x, ok := parseSearch(s, q)
 	if !ok {
 		return nil, nil
 	}
 	found, ok := find(s, x)
-	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
+	if !ok || x.page.Filter == "" && !isPartial(x.page, found.Len()) {
 		return nil, nil // the server may return a tree
 	}
-	body, err := found.Expand(x.page, synonyms, cmp.Or(w.MaxAnswer, 10_000))
+	body, err := found.Expand(x.page, synonyms, cmp.Or(w.MaxResponseEntries, 10_000))
 	if err != nil {
 		return nil, err
 	}
@@ -130,95 +130,95 @@ func (w *FullExpansions) answer(s *Server, q Question, synonyms *textindex.Synon
 	}
 	tag := sha256.Sum256(body)
 	header := http.Header{"Content-Type": {kind}, "Etag": {fmt.Sprintf(`"%x"`, tag[:16])}}
-	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
+	return &Response{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// fresh returns the fresh expansion for a search. It fetches a stale one again and removes it after MaxStale.
-func (w *FullExpansions) fresh(s *Server, x search) (whole, bool) {
-	found, ok := w.wholes.Get(x.key)
+// findFresh returns the fresh expansion for a search. It fetches a stale one again and removes it after MaxStale.
+func (w *FullExpansions) findFresh(s *Server, x search) (fetchedExpansion, bool) {
+	found, ok := w.expansions.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
 		return found, ok
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if found, ok = w.wholes.Get(x.key); ok && time.Now().Before(found.until) { // another request has replaced it
+	if found, ok = w.expansions.Get(x.key); ok && time.Now().Before(found.until) { // another request has replaced it
 		return found, true
 	}
 	if !ok || !time.Now().Before(found.until.Add(w.MaxStale)) {
-		w.wholes.Delete(x.key)
+		w.expansions.Delete(x.key)
 	}
-	if item := w.watch(x); !time.Now().Before(item.paused) {
-		w.begin(s, x, item)
+	if item := w.record(x); !time.Now().Before(item.nextAttempt) {
+		w.beginFetch(s, x, item)
 	}
-	return whole{}, false
+	return fetchedExpansion{}, false
 }
 
 // RecordResponse records a response of the server, and starts fetching the expansion if it was searched often.
-func (w *FullExpansions) RecordResponse(s *Server, q Question, a *Answer) {
+func (w *FullExpansions) RecordResponse(s *Server, q ParsedRequest, a *Response) {
 	if w == nil || a.Status != http.StatusOK {
 		return
 	}
-	x, ok := searchOf(s, q)
+	x, ok := parseSearch(s, q)
 	if !ok || x.page.Filter == "" {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item := w.watch(x)
-	if _, here := w.wholes.Get(x.key); here || item.running || time.Now().Before(item.paused) {
+	item := w.record(x)
+	if _, isStored := w.expansions.Get(x.key); isStored || item.isFetching || time.Now().Before(item.nextAttempt) {
 		return
 	}
 	item.filters[x.page.Filter] = true
-	if len(item.filters) >= cmp.Or(w.After, 5) {
-		w.begin(s, x, item)
+	if len(item.filters) >= cmp.Or(w.FetchAfter, 5) {
+		w.beginFetch(s, x, item)
 	}
 }
 
-// watch returns the record of an expansion at the server. w.mu must be held.
-func (w *FullExpansions) watch(x search) *watched {
-	item, ok := w.watched.Get(x.key)
+// record returns the record of an expansion at the server. w.mu must be held.
+func (w *FullExpansions) record(x search) *filterRecord {
+	item, ok := w.records.Get(x.key)
 	if !ok {
-		item = &watched{url: x.rest.Get("url"), filters: make(map[string]bool)}
-		w.watched.MaxEntries = maxWatched
-		w.watched.Put(x.key, item, 1)
+		item = &filterRecord{url: x.otherParameters.Get("url"), filters: make(map[string]bool)}
+		w.records.MaxEntries = maxRecords
+		w.records.Put(x.key, item, 1)
 	}
 	return item
 }
 
-// begin starts fetching an expansion unless maxPulls fetches are running. w.mu must be held.
-func (w *FullExpansions) begin(s *Server, x search, item *watched) {
-	if w.running < maxPulls && !item.running {
-		w.running++
-		item.running = true
-		go w.pull(s, x, item)
+// beginFetch starts fetching an expansion unless maxFetches fetches are running. w.mu must be held.
+func (w *FullExpansions) beginFetch(s *Server, x search, item *filterRecord) {
+	if w.runningFetches < maxFetches && !item.isFetching {
+		w.runningFetches++
+		item.isFetching = true
+		go w.fetch(s, x, item)
 	}
 }
 
-func (w *FullExpansions) pull(s *Server, x search, item *watched) {
-	ctx, cancel := context.WithTimeout(context.Background(), pullTimeout)
+func (w *FullExpansions) fetch(s *Server, x search, item *filterRecord) {
+	ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
 	defer cancel()
 	logger := cmp.Or(w.Logger, slog.New(slog.DiscardHandler))
 	start := time.Now()
-	found, ttl, err := w.gather(ctx, s, x)
+	found, ttl, err := w.fetchPages(ctx, s, x)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running--
-	item.running, item.filters = false, make(map[string]bool)
+	w.runningFetches--
+	item.isFetching, item.filters = false, make(map[string]bool)
 	now := time.Now()
-	if current, _ := w.watched.Get(x.key); current != item {
+	if current, _ := w.records.Get(x.key); current != item {
 		return // removed by Forget during the fetch
 	}
 	if err != nil {
-		item.paused = now.Add(pullPause)
-		if _, stale := w.wholes.Get(x.key); stale {
-			item.paused = now.Add(stalePause)
+		item.nextAttempt = now.Add(retryDelay)
+		if _, stale := w.expansions.Get(x.key); stale {
+			item.nextAttempt = now.Add(staleRetryDelay)
 		}
 		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	item.paused = now.Add(ttl) // prevents popular expansions that evict each other from being fetched alternately
-	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(cmp.Or(w.MaxBytes, 128<<20))
-	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
+	item.nextAttempt = now.Add(ttl) // prevents popular expansions that evict each other from being fetched alternately
+	w.expansions.MaxEntries, w.expansions.MaxCost = maxRecords, int64(cmp.Or(w.MaxBytes, 128<<20))
+	w.expansions.Put(x.key, fetchedExpansion{found, item.url, now.Add(ttl)}, int64(found.Size()))
 	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
 		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
@@ -228,15 +228,15 @@ func (w *FullExpansions) Forget(canonical string) {
 	if w == nil {
 		return
 	}
-	wanted, _, _ := strings.Cut(canonical, "|")
+	canonicalURL, _, _ := strings.Cut(canonical, "|")
 	matches := func(url string) bool {
 		own, _, _ := strings.Cut(url, "|")
-		return wanted == "" || own == wanted
+		return canonicalURL == "" || own == canonicalURL
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watched.DeleteFunc(func(_ string, item *watched) bool { return matches(item.url) })
-	w.wholes.DeleteFunc(func(_ string, item whole) bool { return matches(item.url) })
+	w.records.DeleteFunc(func(_ string, item *filterRecord) bool { return matches(item.url) })
+	w.expansions.DeleteFunc(func(_ string, item fetchedExpansion) bool { return matches(item.url) })
 }
 
 // CacheUsage returns the number of expansions and their approximate size in bytes.
@@ -244,26 +244,26 @@ func (w *FullExpansions) CacheUsage() (expansions int, bytes int64) {
 	if w == nil {
 		return 0, 0
 	}
-	return w.wholes.Held()
+	return w.expansions.Size()
 }
 
-// gather fetches an expansion page by page and returns its lifetime. It always requests designations for the search;
+// fetchPages fetches an expansion page by page and returns its lifetime. It always requests designations for the search;
 // responses omit them unless the client requests them, as the server does.
-func (w *FullExpansions) gather(ctx context.Context, s *Server, x search) (*expansion.FullExpansion, time.Duration, error) {
-	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
+func (w *FullExpansions) fetchPages(ctx context.Context, s *Server, x search) (*expansion.FullExpansion, time.Duration, error) {
+	language := cmp.Or(x.otherParameters.Get("displayLanguage"), x.request.AcceptLanguage)
 	b := &expansion.FullExpansionBuilder{Languages: language}
-	ttl, more, err := w.page(ctx, s, x, b)
+	ttl, more, err := w.fetchPage(ctx, s, x, b)
 	if err != nil {
 		return nil, 0, err
 	}
-	if asked := x.rest.Get("includeDesignations") == "true" || x.rest.Has("designation"); !asked && !b.Designations() {
-		b = &expansion.FullExpansionBuilder{Languages: language, Terse: true}
-		x.rest = maps.Clone(x.rest)
-		x.rest.Set("includeDesignations", "true")
+	if needsDesignations := x.otherParameters.Get("includeDesignations") == "true" || x.otherParameters.Has("designation"); !needsDesignations && !b.HasDesignations() {
+		b = &expansion.FullExpansionBuilder{Languages: language, OmitDesignations: true}
+		x.otherParameters = maps.Clone(x.otherParameters)
+		x.otherParameters.Set("includeDesignations", "true")
 		more = true
 	}
 	for more {
-		if _, more, err = w.page(ctx, s, x, b); err != nil {
+		if _, more, err = w.fetchPage(ctx, s, x, b); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -271,21 +271,21 @@ func (w *FullExpansions) gather(ctx context.Context, s *Server, x search) (*expa
 	return whole, ttl, err
 }
 
-func (w *FullExpansions) page(ctx context.Context, s *Server, x search, b *expansion.FullExpansionBuilder) (ttl time.Duration, more bool, err error) {
+func (w *FullExpansions) fetchPage(ctx context.Context, s *Server, x search, b *expansion.FullExpansionBuilder) (ttl time.Duration, more bool, err error) {
 	count := cmp.Or(w.PageSize, 1000)
-	values := maps.Clone(x.rest)
+	values := maps.Clone(x.otherParameters)
 	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
-	answer, err := s.Ask(ctx, Request{Path: x.q.Path, Query: values.Encode(), AcceptLanguage: x.q.AcceptLanguage})
+	response, err := s.Do(ctx, Request{Path: x.request.Path, Query: values.Encode(), AcceptLanguage: x.request.AcceptLanguage})
 	if err != nil {
 		return 0, false, err
 	}
-	if answer.Status != http.StatusOK || !strings.Contains(answer.Header.Get("Content-Type"), "json") {
-		return 0, false, fmt.Errorf("%w: status %d, %s", errMalformed, answer.Status, answer.Header.Get("Content-Type"))
+	if response.Status != http.StatusOK || !strings.Contains(response.Header.Get("Content-Type"), "json") {
+		return 0, false, fmt.Errorf("%w: status %d, %s", errMalformed, response.Status, response.Header.Get("Content-Type"))
 	}
-	if ttl, err = w.ttl(answer.Header); err != nil {
+	if ttl, err = w.ttl(response.Header); err != nil {
 		return 0, false, err
 	}
-	if more, err = b.Add(answer.Body, count); err != nil {
+	if more, err = b.Add(response.Body, count); err != nil {
 		return 0, false, err
 	}
 	return ttl, more, w.checkSize(b)
@@ -324,24 +324,24 @@ func (w *FullExpansions) ttl(header http.Header) (time.Duration, error) {
 
 // search is a request for a part of an expansion.
 type search struct {
-	key  string
-	page expansion.Page
-	rest url.Values // other parameters
-	q    Request
-	xml  bool // the response must be XML
+	key             string
+	page            expansion.Page
+	otherParameters url.Values // other parameters
+	request         Request
+	xml             bool // the response must be XML
 }
 
-// searchOf parses a request. It returns false for requests that only the server can handle.
-func searchOf(s *Server, q Question) (search, bool) {
-	if !strings.HasSuffix(q.Request.Path, "$expand") || q.err != nil || !q.paged {
+// parseSearch parses a request. It returns false for requests that only the server can handle.
+func parseSearch(s *Server, q ParsedRequest) (search, bool) {
+	if !strings.HasSuffix(q.Request.Path, "$expand") || q.err != nil || !q.hasPage {
 		return search{}, false
 	}
-	x := search{page: q.page, rest: make(url.Values), q: q.Request}
-	format := q.Request.accept()
+	x := search{page: q.page, otherParameters: make(url.Values), request: q.Request}
+	format := q.Request.acceptHeader()
 	seen := make(map[string]bool)
 	for i := range q.inputs {
 		in := &q.inputs[i]
-		isPage, isFormat := slices.Contains(paging, in.Name), in.Name == "_format"
+		isPage, isFormat := slices.Contains(pagingParameters, in.Name), in.Name == "_format"
 		again := seen[in.Name]
 		seen[in.Name] = true
 		switch {
@@ -352,18 +352,18 @@ func searchOf(s *Server, q Question) (search, bool) {
 		case isFormat && in.Value != "":
 			format = in.Value
 		case !isPage && !isFormat:
-			x.rest.Add(in.Name, in.Value)
+			x.otherParameters.Add(in.Name, in.Value)
 		}
 	}
 	x.xml = strings.Contains(format, "xml")
-	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Request.Path, x.rest.Encode(), q.Request.AcceptLanguage)
+	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Request.Path, x.otherParameters.Encode(), q.Request.AcceptLanguage)
 	if x.xml && !negotiation.HasXML() {
 		return search{}, false
 	}
 	return x, x.xml != strings.Contains(format, "json")
 }
 
-// isPart reports whether a page has fewer than all n entries.
-func isPart(p expansion.Page, n int) bool {
+// isPartial reports whether a page has fewer than all n entries.
+func isPartial(p expansion.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }

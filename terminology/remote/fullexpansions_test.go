@@ -42,8 +42,8 @@ func engine(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// asking is a server in a synctest bubble, with a FullExpansions in front.
-type asking struct {
+// pullThroughTest is a server in a synctest bubble, with a FullExpansions in front.
+type pullThroughTest struct {
 	*FullExpansions
 	server   *Server
 	synonyms *textindex.Synonyms
@@ -51,17 +51,17 @@ type asking struct {
 	log      bytes.Buffer
 }
 
-// bubble runs a test in a synctest bubble, with a server for the handler.
-func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)) {
+// runInBubble runs a test in a synctest bubble, with a server for the handler.
+func runInBubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *pullThroughTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := new(asking)
+		a := new(pullThroughTest)
 		p := pipes{make(chan net.Conn), make(chan struct{})}
 		backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.asked.Add(1); h(w, r) })}
 		go func() { _ = backend.Serve(p) }()
 		transport := &http.Transport{DialContext: p.dial}
 		var err error
-		if a.server, err = NewServer(Options{Base: "https://tx.example", Transport: overHTTP{transport}}); err != nil {
+		if a.server, err = NewServer(Options{Base: "https://tx.example", Transport: plainHTTPTransport{transport}}); err != nil {
 			t.Fatal(err)
 		}
 		a.FullExpansions = &FullExpansions{Logger: slog.New(slog.NewTextHandler(&a.log, nil))}
@@ -74,8 +74,8 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 	})
 }
 
-// question returns a request for an expansion.
-func question(pairs ...string) Request {
+// expandRequest returns a request for an expansion.
+func expandRequest(pairs ...string) Request {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		values.Add(pairs[i], pairs[i+1])
@@ -84,25 +84,25 @@ func question(pairs ...string) Request {
 }
 
 // ask sends a request like a gateway, and reports whether a full expansion replaced a call of the server.
-func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
+func (a *pullThroughTest) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
-	q := question(pairs...)
-	answer, err := a.Answer(a.server, ParseQuestion(q), a.synonyms)
+	q := expandRequest(pairs...)
+	answer, err := a.Respond(a.server, ParseRequest(q), a.synonyms)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if here = answer != nil; !here {
-		if answer, err = a.server.Ask(t.Context(), q); err != nil {
+		if answer, err = a.server.Do(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
-		a.RecordResponse(a.server, ParseQuestion(q), answer)
+		a.RecordResponse(a.server, ParseRequest(q), answer)
 		synctest.Wait()
 	}
 	return answer.Body, here
 }
 
 // want sends a request and checks whether it was handled locally.
-func (a *asking) want(t *testing.T, here bool, pairs ...string) []byte {
+func (a *pullThroughTest) want(t *testing.T, here bool, pairs ...string) []byte {
 	t.Helper()
 	body, was := a.ask(t, pairs...)
 	if was != here {
@@ -112,7 +112,7 @@ func (a *asking) want(t *testing.T, here bool, pairs ...string) []byte {
 }
 
 // heat sends requests with five filters.
-func (a *asking) heat(t *testing.T, pairs ...string) {
+func (a *pullThroughTest) heat(t *testing.T, pairs ...string) {
 	t.Helper()
 	for _, filter := range []string{"a", "ab", "abc", "abcd", "abcde"} {
 		a.want(t, false, append(pairs, "filter", filter)...)
@@ -137,7 +137,7 @@ func contains(t *testing.T, body []byte) (list []any, total int) {
 const actCode = "http://terminology.hl7.org/ValueSet/v3-ActCode"
 
 func TestPullThrough(t *testing.T) {
-	bubble(t, engine(t), func(t *testing.T, a *asking) {
+	runInBubble(t, engine(t), func(t *testing.T, a *pullThroughTest) {
 		a.PageSize = 100
 		for range 10 {
 			a.want(t, false, "url", actCode, "activeOnly", "true", "filter", "same", "count", "5")
@@ -151,7 +151,7 @@ func TestPullThrough(t *testing.T) {
 			for _, count := range []int{0, 1, 20, 1000} {
 				pairs := []string{"url", actCode, "filter", filter, "count", strconv.Itoa(count), "offset", "1"}
 				here, n := contains(t, a.want(t, true, pairs...))
-				answer, err := a.server.Ask(t.Context(), question(pairs...))
+				answer, err := a.server.Do(t.Context(), expandRequest(pairs...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -169,18 +169,18 @@ func TestPullThrough(t *testing.T) {
 		a.want(t, false, "url", actCode, "offset", "0")   // the entire expansion, which may be a tree
 		a.want(t, false, "url", actCode, "count", "5000") // the same
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
-			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
-			if answer, err := a.Answer(a.server, ParseQuestion(q), a.synonyms); answer != nil || err != nil {
+			q := expandRequest(append(other, "url", actCode, "filter", "a", "count", "2")...)
+			if answer, err := a.Respond(a.server, ParseRequest(q), a.synonyms); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
 		}
-		malformed := question("url", actCode, "filter", "a", "count", "2")
+		malformed := expandRequest("url", actCode, "filter", "a", "count", "2")
 		malformed.Query += "&a;b"
-		if answer, err := a.Answer(a.server, ParseQuestion(malformed), nil); answer != nil || err != nil {
+		if answer, err := a.Respond(a.server, ParseRequest(malformed), nil); answer != nil || err != nil {
 			t.Errorf("malformed: got %v, %v", answer, err)
 		}
-		a.MaxAnswer = 1
-		if _, err := a.Answer(a.server, ParseQuestion(question("url", actCode, "filter", "a", "count", "2")), nil); err == nil {
+		a.MaxResponseEntries = 1
+		if _, err := a.Respond(a.server, ParseRequest(expandRequest("url", actCode, "filter", "a", "count", "2")), nil); err == nil {
 			t.Error("gave more than it may")
 		}
 	})
@@ -188,7 +188,7 @@ func TestPullThrough(t *testing.T) {
 
 // A filter uses synonyms once the expansion is fetched; the server has no synonyms.
 func TestPullThroughSynonyms(t *testing.T) {
-	bubble(t, engine(t), func(t *testing.T, a *asking) {
+	runInBubble(t, engine(t), func(t *testing.T, a *pullThroughTest) {
 		a.synonyms = new(textindex.Synonyms)
 		if err := a.synonyms.Read(strings.NewReader("er => emergency")); err != nil {
 			t.Fatal(err)
@@ -212,9 +212,9 @@ func TestPullThroughPosted(t *testing.T) {
 	parametersJSON := func(more string) Request {
 		return posted(fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+actCode+`"},{"name":"count","valueInteger":3},{"name":"filter","valueString":"emergency"}`+more+`]}`)
 	}
-	inXML := question("url", actCode, "count", "3", "filter", "emergency")
+	inXML := expandRequest("url", actCode, "count", "3", "filter", "emergency")
 	inXML.Accept = "application/fhir+xml"
-	bubble(t, engine(t), func(t *testing.T, a *asking) {
+	runInBubble(t, engine(t), func(t *testing.T, a *pullThroughTest) {
 		a.PageSize = 100
 		a.heat(t, "url", actCode, "count", "20")
 		want, _ := contains(t, a.want(t, true, "url", actCode, "count", "3", "filter", "emergency"))
@@ -225,7 +225,7 @@ func TestPullThroughPosted(t *testing.T) {
 			"Parameters": {parametersJSON(""), true},
 			"Parameters in XML": {posted("application/fhir+xml; charset=utf-8", `<Parameters xmlns="http://hl7.org/fhir"><parameter><name value="url"/><valueUri value="`+actCode+
 				`"/></parameter><parameter><name value="count"/><valueInteger value="3"/></parameter><parameter><name value="filter"/><valueString value="emergency"/></parameter></Parameters>`), true},
-			"a form":                 {posted("application/x-www-form-urlencoded", question("url", actCode, "count", "3", "filter", "emergency").Query), true},
+			"a form":                 {posted("application/x-www-form-urlencoded", expandRequest("url", actCode, "count", "3", "filter", "emergency").Query), true},
 			"the answer in XML":      {inXML, true},
 			"with a resource":        {parametersJSON(`,{"name":"valueSet","resource":{"resourceType":"ValueSet"}}`), false},
 			"with a coding":          {parametersJSON(`,{"name":"coding","valueCoding":{"code":"a"}}`), false},
@@ -237,7 +237,7 @@ func TestPullThroughPosted(t *testing.T) {
 			if strings.Contains(name, "XML") && !negotiation.HasXML() {
 				continue
 			}
-			answer, err := a.Answer(a.server, ParseQuestion(tt.q), nil)
+			answer, err := a.Respond(a.server, ParseRequest(tt.q), nil)
 			if err != nil || (answer != nil) != tt.here {
 				t.Errorf("%s: %+v, %v", name, answer, err)
 				continue
@@ -258,8 +258,8 @@ func TestPullThroughPosted(t *testing.T) {
 	})
 }
 
-// changing is a server that returns an expansion page by page, optionally with inconsistent pages.
-type changing struct {
+// changingServer is a server that returns an expansion page by page, optionally with inconsistent pages.
+type changingServer struct {
 	mu      sync.Mutex
 	codes   []string
 	overlap int
@@ -267,7 +267,7 @@ type changing struct {
 	status  int
 }
 
-func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *changingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, _ := strconv.Atoi(r.FormValue("offset"))
@@ -288,7 +288,7 @@ func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // set changes the behavior of the server.
-func (c *changing) set(change func(*changing)) {
+func (c *changingServer) set(change func(*changingServer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
@@ -308,20 +308,20 @@ func many() (codes []string) {
 func TestPullThroughGivesUp(t *testing.T) {
 	tests := []struct {
 		name       string
-		fault, fix func(*changing)
+		fault, fix func(*changingServer)
 		reason     string
 	}{
-		{"pages that overlap", func(c *changing) { c.overlap = 1 }, func(c *changing) { c.overlap = 0 }, "contradict"},
-		{"too large", func(c *changing) { c.codes = many() }, func(c *changing) { c.codes = letters() }, "too large"},
-		{"no-store", func(c *changing) { c.cache = "no-store" }, func(c *changing) { c.cache = "" }, "not to be stored"},
-		{"private", func(c *changing) { c.cache = "max-age=60, private" }, func(c *changing) { c.cache = "" }, "not to be stored"},
-		{"failing", func(c *changing) { c.status = 500 }, func(c *changing) { c.status = 0 }, "failed"},
+		{"pages that overlap", func(c *changingServer) { c.overlap = 1 }, func(c *changingServer) { c.overlap = 0 }, "contradict"},
+		{"too large", func(c *changingServer) { c.codes = many() }, func(c *changingServer) { c.codes = letters() }, "too large"},
+		{"no-store", func(c *changingServer) { c.cache = "no-store" }, func(c *changingServer) { c.cache = "" }, "not to be stored"},
+		{"private", func(c *changingServer) { c.cache = "max-age=60, private" }, func(c *changingServer) { c.cache = "" }, "not to be stored"},
+		{"failing", func(c *changingServer) { c.status = 500 }, func(c *changingServer) { c.status = 0 }, "failed"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := &changing{codes: letters()}
+			c := &changingServer{codes: letters()}
 			test.fault(c)
-			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+			runInBubble(t, c.ServeHTTP, func(t *testing.T, a *pullThroughTest) {
 				a.PageSize, a.MaxEntries = 3, 50
 				a.heat(t, "url", "http://x", "count", "2")
 				if n, _ := a.CacheUsage(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
@@ -343,8 +343,8 @@ func TestPullThroughGivesUp(t *testing.T) {
 }
 
 func TestPullThroughAges(t *testing.T) {
-	c := &changing{codes: letters(), cache: "public, max-age=600"}
-	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+	c := &changingServer{codes: letters(), cache: "public, max-age=600"}
+	runInBubble(t, c.ServeHTTP, func(t *testing.T, a *pullThroughTest) {
 		first := func(here bool, want string) {
 			t.Helper()
 			list, _ := contains(t, a.want(t, here, "url", "http://x", "count", "1", "filter", want))
@@ -355,7 +355,7 @@ func TestPullThroughAges(t *testing.T) {
 		a.heat(t, "url", "http://x", "count", "2")
 		time.Sleep(10*time.Minute - time.Second)
 		first(true, "a")
-		c.set(func(c *changing) { c.codes = []string{"b1", "b2", "b3"} })
+		c.set(func(c *changingServer) { c.codes = []string{"b1", "b2", "b3"} })
 		first(true, "a")
 		time.Sleep(time.Second)
 		first(false, "b") // the old expansion has expired
@@ -373,7 +373,7 @@ func TestPullThroughAges(t *testing.T) {
 
 // TestPullThroughOutage checks the use of an expired expansion while the server fails.
 func TestPullThroughOutage(t *testing.T) {
-	c := &changing{codes: letters(), cache: "public, max-age=600"}
+	c := &changingServer{codes: letters(), cache: "public, max-age=600"}
 	var down atomic.Bool
 	server := func(w http.ResponseWriter, r *http.Request) {
 		if down.Load() {
@@ -382,17 +382,17 @@ func TestPullThroughOutage(t *testing.T) {
 		}
 		c.ServeHTTP(w, r)
 	}
-	bubble(t, server, func(t *testing.T, a *asking) {
+	runInBubble(t, server, func(t *testing.T, a *pullThroughTest) {
 		a.MaxStale = time.Hour
 		a.heat(t, "url", "http://x", "count", "2")
 		stale := func(want bool) {
 			t.Helper()
-			q := ParseQuestion(question("url", "http://x", "count", "2", "filter", "n"))
-			if fresh, err := a.Answer(a.server, q, nil); err != nil || fresh != nil {
+			q := ParseRequest(expandRequest("url", "http://x", "count", "2", "filter", "n"))
+			if fresh, err := a.Respond(a.server, q, nil); err != nil || fresh != nil {
 				t.Errorf("it is taken for fresh: %v, %v", fresh, err)
 			}
 			synctest.Wait()
-			answer, err := a.StaleAnswer(a.server, q, nil)
+			answer, err := a.RespondStale(a.server, q, nil)
 			if (answer != nil) != want || err != nil || answer != nil && answer.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("got %v, %v, want an answer: %t", answer, err, want)
 			}
@@ -418,8 +418,8 @@ func TestPullThroughOutage(t *testing.T) {
 
 // TestPullThroughRecovers checks that the server is used again after it recovers.
 func TestPullThroughRecovers(t *testing.T) {
-	c := &changing{codes: letters(), cache: "public, max-age=600"}
-	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+	c := &changingServer{codes: letters(), cache: "public, max-age=600"}
+	runInBubble(t, c.ServeHTTP, func(t *testing.T, a *pullThroughTest) {
 		a.MaxStale = time.Hour
 		a.heat(t, "url", "http://x", "count", "2")
 		time.Sleep(20 * time.Minute)
@@ -429,8 +429,8 @@ func TestPullThroughRecovers(t *testing.T) {
 }
 
 func TestPullThroughBounds(t *testing.T) {
-	c := &changing{codes: letters()}
-	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+	c := &changingServer{codes: letters()}
+	runInBubble(t, c.ServeHTTP, func(t *testing.T, a *pullThroughTest) {
 		a.MaxBytes = 5000
 		for i := range 20 {
 			a.heat(t, "url", fmt.Sprintf("http://x/%d", i), "count", "2")
@@ -448,10 +448,10 @@ func TestPullThroughBounds(t *testing.T) {
 		if n := strings.Count(a.log.String(), "fetched whole"); n != fetched {
 			t.Errorf("one that made room was fetched again at once: %d times", n-fetched)
 		}
-		for i := range maxWatched + 10 {
+		for i := range maxRecords + 10 {
 			a.want(t, false, "url", fmt.Sprintf("http://y/%d", i), "count", "2", "filter", "a")
 		}
-		if n, _ := a.watched.Held(); n > maxWatched {
+		if n, _ := a.records.Size(); n > maxRecords {
 			t.Errorf("watches %d", n)
 		}
 	})
@@ -461,14 +461,14 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","valueSet":"http://x/vs","language":"en","concept":[
 		{"code":"1","display":"Red","designation":[{"language":"de","value":"Rot"}]},{"code":"2","display":"Blue","designation":[{"language":"de","value":"Blau"}]},{"code":"3","display":"Rotten"}]}`)
 	h := &api.Handler{Library: l}
-	bubble(t, func(w http.ResponseWriter, r *http.Request) { _ = h.Expand(w, r) }, func(t *testing.T, a *asking) {
+	runInBubble(t, func(w http.ResponseWriter, r *http.Request) { _ = h.Expand(w, r) }, func(t *testing.T, a *pullThroughTest) {
 		for _, params := range [][]string{{}, {"includeDesignations", "true"}, {"includeDesignations", "false"}, {"displayLanguage", "de"}} {
 			params = append(params, "url", "http://x/vs", "count", "9")
 			a.heat(t, params...)
 			for _, filter := range []string{"rot", "red", "blu", "b"} {
 				pairs := append(params, "filter", filter)
 				here, n := contains(t, a.want(t, true, pairs...))
-				answer, err := a.server.Ask(t.Context(), question(pairs...))
+				answer, err := a.server.Do(t.Context(), expandRequest(pairs...))
 				if err != nil {
 					t.Fatal(err)
 				}

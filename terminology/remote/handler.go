@@ -30,37 +30,37 @@ type Handler struct {
 	// Timeout is the timeout of a request. Default: 10 s.
 	Timeout time.Duration
 
-	// MaxAnswer is the maximum size of a response in bytes. Default: 16 MiB.
-	MaxAnswer int64
+	// MaxResponseSize is the maximum size of a response in bytes. Default: 16 MiB.
+	MaxResponseSize int64
 
 	// Backoff enforces the server's Retry-After. Default: none.
 	Backoff *Backoff
 }
 
-// Ask sends a request. Errors are [*Error].
-func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
+// Do sends a request. Errors are [*Error].
+func (h *Handler) Do(ctx context.Context, q Request) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
 	request, err := h.request(ctx, q)
 	if err != nil {
-		return nil, fail(nextName, err)
+		return nil, newError(nextHandlerName, err)
 	}
 	if err := h.Backoff.Err(""); err != nil {
 		return nil, err
 	}
-	r := NewRecorder(cmp.Or(h.MaxAnswer, DefaultMaxAnswer))
+	r := NewRecorder(cmp.Or(h.MaxResponseSize, DefaultMaxResponseSize))
 	err = r.Record(func(w http.ResponseWriter) error { return h.Serve(w, request) })
 	h.Backoff.RecordRetryAfter(r.Status(), r.Header(), true)
 	if err == nil || r.IsTruncated() {
-		var answer *Answer
-		if answer, err = r.check(q.Path); err == nil {
-			return answer, nil
+		var response *Response
+		if response, err = r.check(q.Path); err == nil {
+			return response, nil
 		}
 	}
 	if ctx.Err() != nil {
 		err = networkError(errUnreachable, ctx.Err()) // the handler may have replaced the error
 	}
-	return nil, fail(nextName, err)
+	return nil, newError(nextHandlerName, err)
 }
 
 func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error) {
@@ -70,7 +70,7 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 	u := url.URL{Path: strings.TrimSuffix(h.Base, "/") + "/" + q.Path, RawQuery: q.Query}
 	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), bytes.NewReader(q.Body))
 	if err != nil {
-		return nil, errors.Join(errRequest, err)
+		return nil, errors.Join(errInvalidRequest, err)
 	}
 	r.RequestURI = u.RequestURI()
 	setHeader(r, q)
@@ -80,29 +80,29 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 
 // Definitions returns definitions by a search for a canonical or by a read. It implements [terminology.Source].
 func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
-	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
+	q := Request{Path: m.Kind, Query: searchQuery(m.Canonical)}
 	if m.ID != "" {
 		q = Request{Path: m.Kind + "/" + m.ID}
 	}
-	answer, err := h.Ask(ctx, q)
+	response, err := h.Do(ctx, q)
 	switch {
 	case m.ID != "" && errors.Is(err, errNoServer): // IDs are then those of the library
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone:
+	case response.Status == http.StatusNotFound, response.Status == http.StatusGone:
 		return nil, nil
-	case answer.Negative():
-		return nil, fail(nextName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", errFailed, answer.Status))
+	case response.IsNegative():
+		return nil, newError(nextHandlerName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", errServerFailed, response.Status))
 	}
-	list, err := resources(answer)
+	list, err := resourcesIn(response)
 	if err != nil {
-		return nil, fail(nextName, fmt.Errorf("%w: %s: %w", errMalformed, m, err))
+		return nil, newError(nextHandlerName, fmt.Errorf("%w: %s: %w", errMalformed, m, err))
 	}
 	return list, nil
 }
 
-func searchFor(canonical string) string {
+func searchQuery(canonical string) string {
 	canonical, _, _ = strings.Cut(canonical, "#")
 	location, version, _ := strings.Cut(canonical, "|")
 	values := url.Values{"url": {escape(location)}, "_count": {"50"}}
@@ -117,10 +117,10 @@ func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
 }
 
-// resources returns the matches in a Bundle, or the read resource. It returns an error for a summary.
-func resources(a *Answer) (list []jsontext.Value, err error) {
+// resourcesIn returns the matches in a Bundle, or the read resource. It returns an error for a summary.
+func resourcesIn(a *Response) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
-		return []jsontext.Value{a.Body}, checkWhole(a.Body)
+		return []jsontext.Value{a.Body}, checkNotSummary(a.Body)
 	}
 	var bundle struct {
 		Type  string `json:"type"`
@@ -141,7 +141,7 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 		if entry.Resource == nil || entry.Search.Mode != "" && entry.Search.Mode != "match" {
 			continue
 		}
-		if err := checkWhole(entry.Resource); err != nil {
+		if err := checkNotSummary(entry.Resource); err != nil {
 			return nil, err
 		}
 		list = append(list, entry.Resource)
@@ -151,19 +151,19 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 
 var errSummary = errors.New("it is a summary of the definition")
 
-// checkWhole returns an error for a summary (R4 §3.1.1.5.8).
-func checkWhole(resource jsontext.Value) error {
-	var tagged struct {
+// checkNotSummary returns an error for a summary (R4 §3.1.1.5.8).
+func checkNotSummary(resource jsontext.Value) error {
+	var summary struct {
 		Meta struct {
 			Tag []struct {
 				Code string `json:"code"`
 			} `json:"tag"`
 		} `json:"meta"`
 	}
-	if err := json.Unmarshal(resource, &tagged, jsontext.AllowDuplicateNames(true)); err != nil {
+	if err := json.Unmarshal(resource, &summary, jsontext.AllowDuplicateNames(true)); err != nil {
 		return err
 	}
-	for _, tag := range tagged.Meta.Tag {
+	for _, tag := range summary.Meta.Tag {
 		if tag.Code == "SUBSETTED" {
 			return errSummary
 		}

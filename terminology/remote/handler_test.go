@@ -48,13 +48,13 @@ func TestDefinitions(t *testing.T) {
 		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
 		{"id", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
-		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, errRequest},
+		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, errInvalidRequest},
 		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
-		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, errFailed},
-		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, errFailed},
-		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcomeJSON), "", nil, 0, ErrRefused},
+		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, errServerFailed},
+		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, errServerFailed},
+		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcomeJSON), "", nil, 0, ErrRejected},
 		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, errMalformed},
 		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, errMalformed},
 		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, errMalformed},
@@ -104,7 +104,7 @@ func TestExpandFromBackend(t *testing.T) {
 		return nil
 	}}
 	l := terminologytest.Core(t)
-	h := &api.Handler{Library: l, Fetched: &terminology.Fetched{Source: backend}}
+	h := &api.Handler{Library: l, FetchedDefinitions: &terminology.FetchedDefinitions{Source: backend}}
 	expand := func(url string) (string, error) {
 		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
 		r.Header.Set("Authorization", "Bearer of-the-user")
@@ -153,7 +153,7 @@ func TestHandlerFailures(t *testing.T) {
 		{"broken off", func(w http.ResponseWriter, _ *http.Request) error {
 			_, _ = io.WriteString(w, "{")
 			panic(http.ErrAbortHandler)
-		}, errCutShort, 502},
+		}, errTruncated, 502},
 		{"too large", func(w http.ResponseWriter, r *http.Request) error {
 			reply(200, fhirJSON, bundle(strings.Repeat("x", 2000)))(w, r)
 			return nil
@@ -161,20 +161,20 @@ func TestHandlerFailures(t *testing.T) {
 		{"500", func(w http.ResponseWriter, r *http.Request) error {
 			reply(500, fhirJSON, outcomeJSON)(w, r)
 			return nil
-		}, errFailed, 502},
+		}, errServerFailed, 502},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &Handler{Serve: test.serve, MaxAnswer: 1000, Timeout: time.Second}
-				a, err := h.Ask(t.Context(), Request{Path: "ValueSet", Query: "url=x"})
+				h := &Handler{Serve: test.serve, MaxResponseSize: 1000, Timeout: time.Second}
+				a, err := h.Do(t.Context(), Request{Path: "ValueSet", Query: "url=x"})
 				wantFailure(t, a, err, test.is, test.status)
 			})
 		})
 	}
 }
 
-func TestHandlerQuestion(t *testing.T) {
+func TestHandlerRequest(t *testing.T) {
 	type key struct{}
 	h := &Handler{Base: "/fhir/R4", Serve: func(w http.ResponseWriter, r *http.Request) error {
 		body, _ := io.ReadAll(r.Body)
@@ -186,9 +186,9 @@ func TestHandlerQuestion(t *testing.T) {
 		return nil
 	}}
 	ctx := context.WithValue(t.Context(), key{}, 1)
-	if a, err := h.Ask(ctx, Request{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parametersJSON {
+	if a, err := h.Do(ctx, Request{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parametersJSON {
 		t.Errorf("got %v, %v", a, err)
 	}
-	a, err := h.Ask(ctx, Request{Path: "../x"})
-	wantFailure(t, a, err, errRequest, 400)
+	a, err := h.Do(ctx, Request{Path: "../x"})
+	wantFailure(t, a, err, errInvalidRequest, 400)
 }

@@ -15,19 +15,19 @@ import (
 // Recorder is an [http.ResponseWriter] that buffers a response for validation. Create one per request with
 // [NewRecorder].
 type Recorder struct {
-	limit  int64
-	header http.Header
-	status int
-	body   bytes.Buffer
-	cut    bool // the response exceeds the limit
+	limit       int64
+	header      http.Header
+	status      int
+	body        bytes.Buffer
+	isTruncated bool // the response exceeds the limit
 }
 
 // NewRecorder returns a recorder that buffers at most limit bytes.
 func NewRecorder(limit int64) *Recorder { return &Recorder{limit: limit, header: make(http.Header)} }
 
-// Recordable returns the request for the next handler, changed so that the response can be shared: complete,
+// WithRecordableHeaders returns the request for the next handler, changed so that the response can be shared: complete,
 // uncompressed and unconditional.
-func Recordable(r *http.Request) *http.Request {
+func WithRecordableHeaders(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	for _, name := range []string{"Accept-Encoding", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range"} {
 		r.Header.Del(name)
@@ -39,12 +39,12 @@ func Recordable(r *http.Request) *http.Request {
 	return r
 }
 
-// Record calls the next handler and returns its error, or errCutShort if it aborts the response.
+// Record calls the next handler and returns its error, or errTruncated if it aborts the response.
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
 		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // a proxy aborts if its backend closes the connection
-			err = fail(nextName, fmt.Errorf("%w: %w", errCutShort, http.ErrAbortHandler))
+			err = newError(nextHandlerName, fmt.Errorf("%w: %w", errTruncated, http.ErrAbortHandler))
 		} else if cause != nil {
 			panic(cause)
 		}
@@ -65,10 +65,10 @@ func (r *Recorder) WriteHeader(status int) {
 // Write implements http.ResponseWriter. It buffers bytes within the limit, and returns an error beyond it.
 func (r *Recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
-	if room := r.limit - int64(r.body.Len()); int64(len(b)) > room {
-		r.cut = true
-		r.body.Write(b[:room])
-		return int(room), r.tooLarge()
+	if capacity := r.limit - int64(r.body.Len()); int64(len(b)) > capacity {
+		r.isTruncated = true
+		r.body.Write(b[:capacity])
+		return int(capacity), r.tooLarge()
 	}
 	return r.body.Write(b)
 }
@@ -87,28 +87,28 @@ func (r *Recorder) Status() int { return r.status }
 func (r *Recorder) Body() []byte { return r.body.Bytes() }
 
 // IsTruncated reports whether the response exceeds the limit.
-func (r *Recorder) IsTruncated() bool { return r.cut }
+func (r *Recorder) IsTruncated() bool { return r.isTruncated }
 
-// Answer validates the recorded response of the operation with the path. Errors are [*Error].
-func (r *Recorder) Answer(operation string) (*Answer, error) {
-	answer, err := r.check(operation)
+// Response validates the recorded response of the operation with the path. Errors are [*Error].
+func (r *Recorder) Response(operation string) (*Response, error) {
+	response, err := r.check(operation)
 	if err != nil {
-		e := fail(nextName, err)
-		e.RetryAfter = cache.RetryAfter(r.header, time.Now())
+		e := newError(nextHandlerName, err)
+		e.RetryAfter = cache.ParseRetryAfter(r.header, time.Now())
 		return nil, e
 	}
-	return answer, nil
+	return response, nil
 }
 
-func (r *Recorder) check(operation string) (*Answer, error) {
+func (r *Recorder) check(operation string) (*Response, error) {
 	switch {
-	case r.cut:
+	case r.isTruncated:
 		return nil, r.tooLarge()
 	case r.status == 0:
 		return nil, errNoServer
 	}
 	if declared := r.header.Get("Content-Length"); declared != "" && declared != strconv.Itoa(r.body.Len()) {
-		return nil, fmt.Errorf("%w: %d bytes of %s", errCutShort, r.body.Len(), strings.ToValidUTF8(declared, "?"))
+		return nil, fmt.Errorf("%w: %d bytes of %s", errTruncated, r.body.Len(), strings.ToValidUTF8(declared, "?"))
 	}
-	return check(operation, r.status, r.header, bytes.Clone(r.body.Bytes()))
+	return newResponse(operation, r.status, r.header, bytes.Clone(r.body.Bytes()))
 }

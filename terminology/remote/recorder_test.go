@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// next is a simulated next handler.
-type next = func(w http.ResponseWriter) error
+// nextHandler is a simulated next handler.
+type nextHandler = func(w http.ResponseWriter) error
 
-// says returns a next handler with a fixed response.
-func says(status int, contentType, body string) next {
+// newNextHandler returns a next handler with a fixed response.
+func newNextHandler(status int, contentType, body string) nextHandler {
 	return func(w http.ResponseWriter) error {
 		reply(status, contentType, body)(w, nil)
 		return nil
@@ -22,20 +22,20 @@ func says(status int, contentType, body string) next {
 }
 
 func TestRecorder(t *testing.T) {
-	sized := func(length string) next {
+	sized := func(length string) nextHandler {
 		return func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Length", length)
-			return says(200, fhirJSON, expansionJSON)(w)
+			return newNextHandler(200, fhirJSON, expansionJSON)(w)
 		}
 	}
 	tests := []struct {
 		name string
-		next next
+		next nextHandler
 		is   error // nil: a valid response
 	}{
-		{"expansion", says(200, fhirJSON, expansionJSON), nil},
+		{"expansion", newNextHandler(200, fhirJSON, expansionJSON), nil},
 		{"with its length", sized(strconv.Itoa(len(expansionJSON))), nil},
-		{"negative", says(404, fhirJSON, outcomeJSON), nil},
+		{"negative", newNextHandler(404, fhirJSON, outcomeJSON), nil},
 		{"without a status", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Type", fhirJSON)
 			_, err := io.WriteString(w, expansionJSON)
@@ -52,18 +52,18 @@ func TestRecorder(t *testing.T) {
 			return err
 		}, nil},
 		{"no next handler", func(http.ResponseWriter) error { return nil }, errUnreachable},
-		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), errCutShort},
-		{"length that is none", sized("many"), errCutShort},
-		{"502", says(502, fhirJSON, outcomeJSON), errFailed},
-		{"504", says(504, "", ""), errFailed},
-		{"403", says(403, fhirJSON, outcomeJSON), ErrRefused},
-		{"garbage", says(200, fhirJSON, "garbage"), errMalformed},
-		{"HTML", says(200, "text/html", "<html>"), errMalformed},
+		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), errTruncated},
+		{"length that is none", sized("many"), errTruncated},
+		{"502", newNextHandler(502, fhirJSON, outcomeJSON), errServerFailed},
+		{"504", newNextHandler(504, "", ""), errServerFailed},
+		{"403", newNextHandler(403, fhirJSON, outcomeJSON), ErrRejected},
+		{"garbage", newNextHandler(200, fhirJSON, "garbage"), errMalformed},
+		{"HTML", newNextHandler(200, "text/html", "<html>"), errMalformed},
 		{"compressed", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Encoding", "br")
-			return says(200, fhirJSON, expansionJSON)(w)
+			return newNextHandler(200, fhirJSON, expansionJSON)(w)
 		}, errMalformed},
-		{"wrong resource", says(200, fhirJSON, parametersJSON), errMalformed},
+		{"wrong resource", newNextHandler(200, fhirJSON, parametersJSON), errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,12 +71,12 @@ func TestRecorder(t *testing.T) {
 			if err := r.Record(test.next); err != nil {
 				t.Fatal(err)
 			}
-			a, err := r.Answer("ValueSet/$expand")
+			a, err := r.Response("ValueSet/$expand")
 			if r.IsTruncated() {
 				t.Error("it is said to be too large")
 			}
 			if test.is == nil {
-				if err != nil || a.Header.Get("Content-Type") != fhirJSON || string(a.Body) != expansionJSON && !a.Negative() {
+				if err != nil || a.Header.Get("Content-Type") != fhirJSON || string(a.Body) != expansionJSON && !a.IsNegative() {
 					t.Errorf("got %+v, %v", a, err)
 				}
 				return
@@ -105,19 +105,19 @@ func TestRecorderBound(t *testing.T) {
 	if err != nil || !r.IsTruncated() || r.Status() != 202 || len(r.Body()) != 100 || r.Header().Get("X-Backend") != "1" {
 		t.Errorf("got %v, %d, %d bytes, %v", err, r.Status(), len(r.Body()), r.Header())
 	}
-	a, err := r.Answer("ValueSet/$expand")
+	a, err := r.Response("ValueSet/$expand")
 	wantFailure(t, a, err, errTooLarge, 502)
 }
 
 func TestRecorderAbort(t *testing.T) {
 	abort := func(w http.ResponseWriter) error {
-		_ = says(200, fhirJSON, expansionJSON)(w)
+		_ = newNextHandler(200, fhirJSON, expansionJSON)(w)
 		panic(http.ErrAbortHandler)
 	}
-	wantFailure(t, nil, NewRecorder(1000).Record(abort), errCutShort, 502)
+	wantFailure(t, nil, NewRecorder(1000).Record(abort), errTruncated, 502)
 	large := NewRecorder(10)
 	_ = large.Record(abort)
-	a, err := large.Answer("ValueSet/$expand")
+	a, err := large.Response("ValueSet/$expand")
 	wantFailure(t, a, err, errTooLarge, 502)
 	defer func() {
 		if recover() == nil {
@@ -133,7 +133,7 @@ func TestRecordable(t *testing.T) {
 		r.Header.Set(name, "x")
 	}
 	r.Header.Set("Accept-Encoding", "br")
-	got := Recordable(r)
+	got := WithRecordableHeaders(r)
 	if h := got.Header; h.Get("If-None-Match")+h.Get("Range") != "" || h.Get("Accept-Encoding") != "identity" || h.Get("Authorization")+h.Get("Accept-Language") != "xx" || got.Method != "GET" {
 		t.Errorf("got %s %v", got.Method, got.Header)
 	}

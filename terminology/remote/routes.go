@@ -58,14 +58,14 @@ func (r *Routes) Server(s Subject) *Server {
 func (r *Routes) find(canonical string) (server *Server) {
 	longest := -1
 	for _, route := range r.routes {
-		if prefix := strings.TrimSuffix(route.Prefix, "/"); len(prefix) > longest && begins(canonical, prefix) {
+		if prefix := strings.TrimSuffix(route.Prefix, "/"); len(prefix) > longest && hasPathPrefix(canonical, prefix) {
 			longest, server = len(prefix), route.Server
 		}
 	}
 	return server
 }
 
-func begins(canonical, prefix string) bool {
+func hasPathPrefix(canonical, prefix string) bool {
 	rest, ok := strings.CutPrefix(canonical, prefix)
 	return ok && (rest == "" || strings.ContainsRune("/?|#", rune(rest[0])))
 }
@@ -91,7 +91,7 @@ func (s Subject) WithMissing(err error) Subject {
 
 // SubjectOf returns the subject of a question: the URL of the value set or code system, the systems of codings, and the
 // systems included by a value set in the body. It skips invalid values, which the server will reject.
-func SubjectOf(q Question) (s Subject) {
+func SubjectOf(q ParsedRequest) (s Subject) {
 	for i := range q.inputs {
 		switch in := &q.inputs[i]; {
 		case in.Name == "url" && s.ValueSet == "":

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// named returns a server that is never called.
-func named(t *testing.T, name string) *Server {
+// uncalledServer returns a server that is never called.
+func uncalledServer(t *testing.T, name string) *Server {
 	t.Helper()
 	s, err := NewServer(Options{Base: "https://" + name})
 	if err != nil {
@@ -23,7 +23,7 @@ func named(t *testing.T, name string) *Server {
 }
 
 func TestRoutes(t *testing.T) {
-	icd, cm, sct := named(t, "icd"), named(t, "cm"), named(t, "sct")
+	icd, cm, sct := uncalledServer(t, "icd"), uncalledServer(t, "cm"), uncalledServer(t, "sct")
 	routes := []Route{{"http://x/icd-10", icd}, {"http://x/icd-10/cm/", cm}, {"http://snomed.info/sct", sct}}
 	tests := []struct {
 		name string
@@ -44,7 +44,7 @@ func TestRoutes(t *testing.T) {
 		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
 		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
 	}
-	all, err := NewRoutes(named(t, "other"), routes...)
+	all, err := NewRoutes(uncalledServer(t, "other"), routes...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestRoutes(t *testing.T) {
 // TestRouteOfIncomplete checks the route for a loaded value set with a missing code system.
 func TestRouteOfIncomplete(t *testing.T) {
 	l := terminologytest.Core(t)
-	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", named(t, "sct")}, Route{"http://loinc.org", named(t, "loinc")})
+	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", uncalledServer(t, "sct")}, Route{"http://loinc.org", uncalledServer(t, "loinc")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestRouteOfIncomplete(t *testing.T) {
 		if !errors.Is(err, outcome.ErrIncomplete) {
 			t.Fatalf("%s: got %v", valueSet, err)
 		}
-		subject := SubjectOf(ParseQuestion(Request{Query: r.URL.RawQuery}))
+		subject := SubjectOf(ParseRequest(Request{Query: r.URL.RawQuery}))
 		if got := routes.Server(subject); got != nil {
 			t.Errorf("%s: routed to %s by its url", valueSet, got.Base())
 		}
@@ -115,9 +115,9 @@ func TestSubjectOf(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.name == "XML" {
-				terminologytest.Needs(t, "xml")
+				terminologytest.RequireFeatures(t, "xml")
 			}
-			got := SubjectOf(ParseQuestion(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)}))
+			got := SubjectOf(ParseRequest(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)}))
 			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
 				t.Errorf("got %+v", got)
 			}
@@ -128,7 +128,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(ParseQuestion(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // must not panic
+		SubjectOf(ParseRequest(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // must not panic
 	})
 }
 
@@ -137,7 +137,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("application/fhir+xml", inXML)
 	f.Add(fhirJSON, outcomeJSON)
 	f.Fuzz(func(t *testing.T, contentType, body string) {
-		a, err := check("ValueSet/$expand", 200, map[string][]string{"Content-Type": {contentType}}, []byte(body))
+		a, err := newResponse("ValueSet/$expand", 200, map[string][]string{"Content-Type": {contentType}}, []byte(body))
 		if (a == nil) == (err == nil) || a != nil && a.Resource != "ValueSet" {
 			t.Errorf("got %+v, %v", a, err)
 		}

@@ -31,8 +31,8 @@ type Options struct {
 	// Timeout is the timeout of a request, from connecting to the end of the response. Default: 10 s.
 	Timeout time.Duration
 
-	// MaxAnswer is the maximum size of a decompressed response in bytes. Default: 16 MiB.
-	MaxAnswer int64
+	// MaxResponseSize is the maximum size of a decompressed response in bytes. Default: 16 MiB.
+	MaxResponseSize int64
 
 	// TTL is the lifetime of responses shared by all clients, overriding their headers except no-store. Default: 0, the
 	// headers apply.
@@ -61,8 +61,8 @@ type Server struct {
 
 // Default values of [Options].
 const (
-	DefaultTimeout   = 10 * time.Second
-	DefaultMaxAnswer = 16 << 20
+	DefaultTimeout         = 10 * time.Second
+	DefaultMaxResponseSize = 16 << 20
 )
 
 // serverName identifies any server to clients, because texts for clients contain no URLs.
@@ -79,14 +79,14 @@ func NewServer(o Options) (*Server, error) {
 		return nil, errors.New("both a transport and a TLS configuration: one of them")
 	case o.Bearer != "" && o.Username != "":
 		return nil, errors.New("both bearer and basic credentials: one of them")
-	case o.Timeout < 0 || o.MaxAnswer < 0 || o.TTL < 0:
+	case o.Timeout < 0 || o.MaxResponseSize < 0 || o.TTL < 0:
 		return nil, errors.New("timeout, lifetime and size of an answer must not be negative")
 	}
-	o.Timeout, o.MaxAnswer = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
+	o.Timeout, o.MaxResponseSize = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxResponseSize, DefaultMaxResponseSize)
 	if o.Transport == nil {
 		o.Transport = newTransport(o.TLS)
 	}
-	return &Server{options: o, base: base, client: &http.Client{Transport: o.Transport, CheckRedirect: sameServer}}, nil
+	return &Server{options: o, base: base, client: &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}}, nil
 }
 
 // newTransport returns Go's default transport with more idle connections per host.
@@ -116,8 +116,8 @@ func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	return u, nil
 }
 
-// sameServer follows redirects only to the same origin and with the same method, to protect the credentials.
-func sameServer(next *http.Request, via []*http.Request) error {
+// checkRedirect follows redirects only to the same origin and with the same method, to protect the credentials.
+func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host || next.Method != first.Method {
 		return http.ErrUseLastResponse
@@ -128,33 +128,33 @@ func sameServer(next *http.Request, via []*http.Request) error {
 // Base returns the FHIR base URL, for logs.
 func (s *Server) Base() string { return s.options.Base }
 
-// Ask sends a request, unless the server's Retry-After has not yet elapsed. Errors are [*Error].
-func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
+// Do sends a request, unless the server's Retry-After has not yet elapsed. Errors are [*Error].
+func (s *Server) Do(ctx context.Context, q Request) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	request, err := s.request(ctx, q)
 	if err != nil {
-		return nil, fail(serverName, err)
+		return nil, newError(serverName, err)
 	}
 	if err := s.backoff.Err(serverName); err != nil {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, fail(serverName, networkError(errUnreachable, err))
+		return nil, newError(serverName, networkError(errUnreachable, err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	wait := s.backoff.RecordRetryAfter(response.StatusCode, response.Header, true)
-	answer, err := s.read(q, response)
+	result, err := s.read(q, response)
 	if err != nil {
-		e := fail(serverName, err)
+		e := newError(serverName, err)
 		e.RetryAfter = wait
 		return nil, e
 	}
 	if s.options.TTL > 0 {
-		answer.setLifetime(s.options.TTL)
+		result.setLifetime(s.options.TTL)
 	}
-	return answer, nil
+	return result, nil
 }
 
 // Metadata returns an error unless the server responds with 200 to a request for its CapabilityStatement.
@@ -175,33 +175,33 @@ func (s *Server) Metadata(ctx context.Context) error {
 	return err
 }
 
-// Question is a request with its parsed parameters. Create it with [ParseQuestion].
-type Question struct {
+// ParsedRequest is a request with its parsed parameters. Create it with [ParseRequest].
+type ParsedRequest struct {
 	Request Request // original request
 
-	inputs []parameters.Input // valid parameters
-	page   expansion.Page
-	err    error // error from parsing inputs
-	paged  bool  // whether page is valid
+	inputs  []parameters.Input // valid parameters
+	page    expansion.Page
+	err     error // error from parsing inputs
+	hasPage bool  // whether page is valid
 }
 
-// paging lists the parameters that select a part of an expansion.
-var paging = []string{"filter", "offset", "count"}
+// pagingParameters lists the parameters that select a part of an expansion.
+var pagingParameters = []string{"filter", "offset", "count"}
 
-// ParseQuestion parses the parameters of a request.
-func ParseQuestion(request Request) Question {
-	q := Question{Request: request, paged: true}
-	if q.inputs, q.err = parameters.QueryInputs(request.Query); request.method() == http.MethodPost && len(request.Body) > 0 {
+// ParseRequest parses the parameters of a request.
+func ParseRequest(request Request) ParsedRequest {
+	q := ParsedRequest{Request: request, hasPage: true}
+	if q.inputs, q.err = parameters.ParseQuery(request.Query); request.method() == http.MethodPost && len(request.Body) > 0 {
 		var err error
-		if q.inputs, err = parameters.AddBody(q.inputs, request.ContentType, request.Body, "valueSet"); q.err == nil {
+		if q.inputs, err = parameters.AppendBody(q.inputs, request.ContentType, request.Body, "valueSet"); q.err == nil {
 			q.err = err
 		}
 	}
 	var query expansion.Query
 	for i := range q.inputs {
-		if in := &q.inputs[i]; slices.Contains(paging, in.Name) {
+		if in := &q.inputs[i]; slices.Contains(pagingParameters, in.Name) {
 			_, err := query.Set(in)
-			q.paged = q.paged && err == nil
+			q.hasPage = q.hasPage && err == nil
 		}
 	}
 	q.page = query.Page
@@ -244,8 +244,8 @@ func (q *Request) method() string {
 	return cmp.Or(q.Method, http.MethodGet)
 }
 
-// accept returns the media type to request. Some servers send HTML pages to browsers.
-func (q *Request) accept() string {
+// acceptHeader returns the media type to request. Some servers send HTML pages to browsers.
+func (q *Request) acceptHeader() string {
 	if fhir := strings.Contains(q.Accept, "json") || strings.Contains(q.Accept, "xml"); !fhir || strings.Contains(q.Accept, "html") {
 		return "application/fhir+json"
 	}
@@ -253,7 +253,7 @@ func (q *Request) accept() string {
 }
 
 func setHeader(r *http.Request, q Request) {
-	r.Header.Set("Accept", q.accept())
+	r.Header.Set("Accept", q.acceptHeader())
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
 		r.Header["Idempotency-Key"] = []string{} // not sent; allows Go to repeat the request on a new connection
@@ -268,14 +268,14 @@ func setHeader(r *http.Request, q Request) {
 // checkPath rejects paths that could leave the base URL: it only permits characters of IDs and operation names.
 func checkPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
-		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isNoPath) {
-			return fmt.Errorf("%w: path %q", errRequest, path)
+		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isInvalidPathRune) {
+			return fmt.Errorf("%w: path %q", errInvalidRequest, path)
 		}
 	}
 	return nil
 }
 
-func isNoPath(r rune) bool {
+func isInvalidPathRune(r rune) bool {
 	letter := 'a' <= r|0x20 && r|0x20 <= 'z'
 	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("$-._", r)
 }
@@ -294,7 +294,7 @@ func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) 
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRequest, err)
+		return nil, fmt.Errorf("%w: %w", errInvalidRequest, err)
 	}
 	s.setCredentials(r)
 	setHeader(r, q)

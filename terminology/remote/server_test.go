@@ -30,7 +30,7 @@ func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
 	t.Helper()
 	backend := httptest.NewServer(h)
 	t.Cleanup(backend.Close)
-	o := Options{Base: backend.URL + "/r4/", MaxAnswer: 1 << 20}
+	o := Options{Base: backend.URL + "/r4/", MaxResponseSize: 1 << 20}
 	if change != nil {
 		change(&o)
 	}
@@ -69,7 +69,7 @@ const fhirJSON = "application/fhir+json"
 
 var expandGender = Request{Path: "ValueSet/$expand", Query: "url=http://x/vs"}
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	tests := []struct {
 		name, path, contentType, body string
 		status                        int
@@ -90,12 +90,12 @@ func TestAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := serve(t, reply(test.status, test.contentType, test.body), nil)
-			a, err := s.Ask(t.Context(), Request{Path: test.path})
+			a, err := s.Do(t.Context(), Request{Path: test.path})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(a.Body) != test.body || a.Status != test.status || a.Negative() != test.negative {
-				t.Errorf("got %d %q, negative %t", a.Status, a.Body, a.Negative())
+			if string(a.Body) != test.body || a.Status != test.status || a.IsNegative() != test.negative {
+				t.Errorf("got %d %q, negative %t", a.Status, a.Body, a.IsNegative())
 			}
 			if a.Header.Get("Content-Type") != test.contentType {
 				t.Errorf("got %v", a.Header)
@@ -115,11 +115,11 @@ func TestFailures(t *testing.T) {
 		is     error
 		status int
 	}{
-		{"500", reply(500, fhirJSON, outcomeJSON), errFailed, 502},
+		{"500", reply(500, fhirJSON, outcomeJSON), errServerFailed, 502},
 		{"503", reply(503, "text/html", "<html>"), errBusy, 503},
 		{"429", reply(429, fhirJSON, outcomeJSON), errBusy, 503},
-		{"401", reply(401, fhirJSON, outcomeJSON), ErrRefused, 502},
-		{"403", reply(403, fhirJSON, outcomeJSON), ErrRefused, 502},
+		{"401", reply(401, fhirJSON, outcomeJSON), ErrRejected, 502},
+		{"403", reply(403, fhirJSON, outcomeJSON), ErrRejected, 502},
 		{"204", reply(204, fhirJSON, ""), errMalformed, 502},
 		{"201", reply(201, fhirJSON, expansionJSON), errMalformed, 502},
 		{"304 to nothing", reply(304, fhirJSON, ""), errMalformed, 502},
@@ -149,13 +149,13 @@ func TestFailures(t *testing.T) {
 		{"too large", reply(200, fhirJSON, large), errTooLarge, 502},
 		{"too large when decompressed", bomb(), errTooLarge, 502},
 		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), errTooLarge, 502},
-		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansionJSON)+1, expansionJSON)), errCutShort, 502},
-		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansionJSON), expansionJSON)), errCutShort, 502},
-		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), errCutShort, 502},
+		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansionJSON)+1, expansionJSON)), errTruncated, 502},
+		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansionJSON), expansionJSON)), errTruncated, 502},
+		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), errTruncated, 502},
 		{"killed before the headers", raw(false, ""), errUnreachable, 502},
 		{"killed in the headers", raw(false, head), errUnreachable, 502},
 		{"reset before the headers", raw(true, ""), errUnreachable, 502},
-		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), errCutShort, 502},
+		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), errTruncated, 502},
 		{"no HTTP", raw(false, "SSH-2.0-OpenSSH_9.6\r\n"), errUnreachable, 502},
 		{"endless headers", raw(false, head+"X: "+strings.Repeat("x", 1<<20)), errUnreachable, 502},
 		{"redirect without an end", func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func TestFailures(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := serve(t, test.answer, nil)
-			a, err := s.Ask(t.Context(), expandGender)
+			a, err := s.Do(t.Context(), expandGender)
 			wantFailure(t, a, err, test.is, test.status)
 			if failed, _ := errors.AsType[*Error](err); strings.Contains(failed.Diagnostics(), "127.0.0.1") {
 				t.Errorf("an address in %q", failed.Diagnostics())
@@ -189,7 +189,7 @@ func bomb() http.HandlerFunc {
 }
 
 // wantFailure checks that err is of the given kind and that a is nil.
-func wantFailure(t *testing.T, a *Answer, err, is error, status int) {
+func wantFailure(t *testing.T, a *Response, err, is error, status int) {
 	t.Helper()
 	var failed *Error
 	if !errors.As(err, &failed) || a != nil {
@@ -213,7 +213,7 @@ func TestRefusedConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.Ask(t.Context(), expandGender)
+	a, err := s.Do(t.Context(), expandGender)
 	wantFailure(t, a, err, errUnreachable, 502)
 	if strings.Contains(err.Error(), "?") {
 		t.Errorf("the log would tell what was asked: %v", err)
@@ -276,12 +276,12 @@ func TestTimeouts(t *testing.T) {
 				backend := &http.Server{Handler: test.answer}
 				go func() { _ = backend.Serve(p) }()
 				transport := &http.Transport{DialContext: p.dial, DisableKeepAlives: true}
-				s, err := NewServer(Options{Base: "https://tx.example", Timeout: 7 * time.Second, Transport: overHTTP{transport}})
+				s, err := NewServer(Options{Base: "https://tx.example", Timeout: 7 * time.Second, Transport: plainHTTPTransport{transport}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()
-				a, err := s.Ask(t.Context(), expandGender)
+				a, err := s.Do(t.Context(), expandGender)
 				wantFailure(t, a, err, errTimeout, 504)
 				if took := time.Since(start); took != 7*time.Second {
 					t.Errorf("took %v", took)
@@ -294,10 +294,10 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// overHTTP sends https requests without TLS.
-type overHTTP struct{ http.RoundTripper }
+// plainHTTPTransport sends https requests without TLS.
+type plainHTTPTransport struct{ http.RoundTripper }
 
-func (o overHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o plainHTTPTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme = "http"
 	return o.RoundTripper.RoundTrip(r)
@@ -306,7 +306,7 @@ func (o overHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }, nil)
-	_, err := s.Ask(ctx, expandGender)
+	_, err := s.Do(ctx, expandGender)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, errTimeout) {
 		t.Errorf("got %v", err)
 	}
@@ -344,16 +344,16 @@ func TestCredentials(t *testing.T) {
 			}
 			s := serve(t, h, test.change)
 			for _, method := range []string{"GET", "POST"} {
-				if _, err := s.Ask(t.Context(), Request{Method: method, Path: "ValueSet/$expand"}); err != nil || got != test.want {
+				if _, err := s.Do(t.Context(), Request{Method: method, Path: "ValueSet/$expand"}); err != nil || got != test.want {
 					t.Errorf("%s: got %q, %v", method, got, err)
 				}
-				a, err := s.Ask(t.Context(), Request{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
+				a, err := s.Do(t.Context(), Request{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
 				wantFailure(t, a, err, errMalformed, 502)
 			}
-			if _, err := s.Ask(t.Context(), Request{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
+			if _, err := s.Do(t.Context(), Request{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
 				t.Errorf("redirected: got %q, %v", got, err)
 			}
-			a, err := s.Ask(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
+			a, err := s.Do(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
 			wantFailure(t, a, err, errMalformed, 502) // following it would change the method to GET
 			if len(stolen) > 0 {
 				t.Errorf("another server was asked, with %q", stolen)
@@ -362,7 +362,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestQuestion(t *testing.T) {
+func TestRequest(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -378,7 +378,7 @@ func TestQuestion(t *testing.T) {
 		reply(200, fhirJSON, expansionJSON)(w, r)
 	}, nil)
 	q := Request{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parametersJSON), AcceptLanguage: "de"}
-	a, err := s.Ask(t.Context(), q)
+	a, err := s.Do(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,12 +392,12 @@ func TestQuestion(t *testing.T) {
 		t.Errorf("got %v", a.Header)
 	}
 	q.IfNoneMatch = `"1"`
-	if a, err = s.Ask(t.Context(), q); err != nil || !a.NotModified || a.Body != nil || a.Header.Get("ETag") != `"1"` {
+	if a, err = s.Do(t.Context(), q); err != nil || !a.NotModified || a.Body != nil || a.Header.Get("ETag") != `"1"` {
 		t.Errorf("got %+v, %v", a, err)
 	}
 }
 
-func TestQuestionDefaults(t *testing.T) {
+func TestRequestDefaults(t *testing.T) {
 	var got *http.Request
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
@@ -407,7 +407,7 @@ func TestQuestionDefaults(t *testing.T) {
 		"": fhirJSON, "*/*": fhirJSON, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": fhirJSON,
 		"application/fhir+xml": "application/fhir+xml", "application/json": "application/json",
 	} {
-		if a, err := s.Ask(t.Context(), Request{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansionJSON {
+		if a, err := s.Do(t.Context(), Request{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansionJSON {
 			t.Errorf("%q: got %v, %v", accept, a, err)
 		}
 		if got.Header.Get("Accept") != want || got.Method != "GET" {
@@ -419,8 +419,8 @@ func TestQuestionDefaults(t *testing.T) {
 func TestPaths(t *testing.T) {
 	s := serve(t, reply(200, fhirJSON, expansionJSON), nil)
 	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
-		a, err := s.Ask(t.Context(), Request{Path: path})
-		wantFailure(t, a, err, errRequest, 400)
+		a, err := s.Do(t.Context(), Request{Path: path})
+		wantFailure(t, a, err, errInvalidRequest, 400)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestRetryAfter(t *testing.T) {
 			}, nil)
 			for range 2 {
 				var failed *Error
-				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || errors.Is(err, errBusy) != (tt.status != 500) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
+				if _, err := s.Do(t.Context(), expandGender); !errors.As(err, &failed) || errors.Is(err, errBusy) != (tt.status != 500) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
 					t.Errorf("got %v, again in %v", err, failed.RetryAfter)
 				}
 			}
@@ -477,7 +477,7 @@ func TestContentLocation(t *testing.T) {
 	for _, tag := range []string{"", `"1"`} {
 		q := expandGender
 		q.IfNoneMatch = tag
-		if a, err := s.Ask(t.Context(), q); err != nil || a.Header.Get("Content-Location") != "" {
+		if a, err := s.Do(t.Context(), q); err != nil || a.Header.Get("Content-Location") != "" {
 			t.Errorf("got %v, %v", a, err)
 		}
 	}
@@ -504,7 +504,7 @@ func TestOptions(t *testing.T) {
 		{"malformed", Options{Base: "https://u:secret@[tx"}, "malformed"},
 		{"bearer and basic", Options{Base: "https://x", Bearer: "a", Username: "b"}, "credentials"},
 		{"negative timeout", Options{Base: "https://x", Timeout: -1}, "negative"},
-		{"negative size", Options{Base: "https://x", MaxAnswer: -1}, "negative"},
+		{"negative size", Options{Base: "https://x", MaxResponseSize: -1}, "negative"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -37,9 +37,9 @@ func includedTimes(n int, more string) string {
 // needs skips the test if the build lacks the operation.
 func (b *bomb) needs(t *testing.T) {
 	t.Helper()
-	terminologytest.Needs(t, b.path)
+	terminologytest.RequireFeatures(t, b.path)
 	if strings.Contains(b.path, "batch") {
-		terminologytest.Needs(t, "/ValueSet/$validate-code")
+		terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	}
 }
 
@@ -49,7 +49,7 @@ func bombs() []bomb {
 		return fmt.Sprintf(`,"filter":[{"property":%q,"op":%q,"value":%q}]`, property, op, value)
 	}
 	system := func(more, concepts string) string {
-		return fixture.Brings(`{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete"` + more + `,"concept":[` + concepts + `]}`)
+		return fixture.TxResource(`{"resourceType":"CodeSystem","url":"http://x/b","status":"active","content":"complete"` + more + `,"concept":[` + concepts + `]}`)
 	}
 	long := system("", `{"code":"a","display":"`+strings.Repeat("a", 20_000)+`"}`)
 	flat := system("", fixture.Repeat(300, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) }))
@@ -60,48 +60,48 @@ func bombs() []bomb {
 			fixture.Repeat(n, func(int) string { return `{"system":"http://x/b","code":"` + code + `"}` }) + `]}}`
 	}
 	coding := `{"name":"coding","valueCoding":{"system":"http://x/b","code":"a"}}`
-	regex := fixture.Brings(includedTimes(60, filter("display", "regex", "(.*a){30}b")))
+	regex := fixture.TxResource(includedTimes(60, filter("display", "regex", "(.*a){30}b")))
 	const expand, validate = "/ValueSet/$expand", "/ValueSet/$validate-code"
 	return []bomb{
-		{name: "regexes on a long display", path: expand, body: fixture.Posted(url, long, regex)},
-		{name: "regexes on the display of a code", path: validate, body: fixture.Posted(url, long, regex, coding)},
-		{name: "lists of values", path: validate, body: fixture.Posted(url, long, codings(80, "a"),
-			fixture.Brings(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
-		{name: "hierarchies with many edges", path: expand, body: fixture.Posted(url,
+		{name: "regexes on a long display", path: expand, body: fixture.ParametersOf(url, long, regex)},
+		{name: "regexes on the display of a code", path: validate, body: fixture.ParametersOf(url, long, regex, coding)},
+		{name: "lists of values", path: validate, body: fixture.ParametersOf(url, long, codings(80, "a"),
+			fixture.TxResource(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
+		{name: "hierarchies with many edges", path: expand, body: fixture.ParametersOf(url,
 			system(`,"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}]`, fixture.Repeat(30, func(i int) string {
 				return fmt.Sprintf(`{"code":"c%d","property":[%s]}`, i, fixture.Repeat(i, func(j int) string { return fmt.Sprintf(`{"code":"parent","valueCode":"c%d"}`, j) }))
-			})), fixture.Brings(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
-		{name: "intersections", path: expand, body: fixture.Posted(url, flat,
-			fixture.Brings(fixture.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
-			fixture.Brings(fixture.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+fixture.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
-		{name: "codings and includes", path: validate, body: fixture.Posted(url, flat, codings(200, "c1"), fixture.Brings(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
-		{name: "codings and lists", path: validate, body: fixture.Posted(url, flat, codings(200, "x"),
-			fixture.Brings(fixture.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+fixture.Repeat(300, numbered)+`]}]}`))), most: 20_000},
-		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
+			})), fixture.TxResource(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
+		{name: "intersections", path: expand, body: fixture.ParametersOf(url, flat,
+			fixture.TxResource(fixture.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
+			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+fixture.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
+		{name: "codings and includes", path: validate, body: fixture.ParametersOf(url, flat, codings(200, "c1"), fixture.TxResource(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
+		{name: "codings and lists", path: validate, body: fixture.ParametersOf(url, flat, codings(200, "x"),
+			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+fixture.Repeat(300, numbered)+`]}]}`))), most: 20_000},
+		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
 			system("", `{"code":"a","display":"a","designation":[`+fixture.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), most: 100_000},
-		{name: "rules and includes", path: expand, body: fixture.Posted(url, flat, fixture.Repeat(200, func(i int) string {
+		{name: "rules and includes", path: expand, body: fixture.ParametersOf(url, flat, fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueCanonical":"http://x/%d|1"}`, i)
-		}), fixture.Brings(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
-		{name: "a filter of many words", path: expand, body: fixture.Posted(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
-			fixture.Brings(includedTimes(1, ""))), most: 12_000},
-		{name: "targets", path: "/ConceptMap/$translate", body: fixture.Posted(codings(200, "x"), fixture.Brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
+		}), fixture.TxResource(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
+		{name: "a filter of many words", path: expand, body: fixture.ParametersOf(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
+			fixture.TxResource(includedTimes(1, ""))), most: 12_000},
+		{name: "targets", path: "/ConceptMap/$translate", body: fixture.ParametersOf(codings(200, "x"), fixture.TxResource(strings.NewReplacer("http://x/a", "http://x/b").Replace(
 			fixture.ConceptMap("map", `{"code":"a","target":[`+fixture.Repeat(200, numbered)+`]}`, "")))), most: 20_000},
-		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(url, system("", `{"code":"a"}`),
-			fixture.Brings(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, fixture.Posted(coding)))},
-		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), fixture.Repeat(200, func(i int) string {
+		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(url, system("", `{"code":"a"}`),
+			fixture.TxResource(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, fixture.ParametersOf(coding)))},
+		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueUri":"http://x/%d|1"}`, i)
 		})), most: 30_000},
-		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(coding, fixture.Repeat(2, func(i int) string {
+		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(coding, fixture.Repeat(2, func(i int) string {
 			return fmt.Sprintf(`{"name":"x%d","valueString":%q}`, i, strings.Repeat("x", 8000))
-		}), validations(150, fixture.Posted())), most: 100_000},
-		{name: "codes with supplements", path: expand, body: fixture.Posted(url, flat, fixture.Brings(includedTimes(1, "")), fixture.Repeat(100, func(i int) string {
-			return fixture.Brings(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
+		}), validations(150, fixture.ParametersOf())), most: 100_000},
+		{name: "codes with supplements", path: expand, body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(1, "")), fixture.Repeat(100, func(i int) string {
+			return fixture.TxResource(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
 		}), fixture.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
-		{name: "codes with designations", path: expand, body: fixture.Posted(url, flat, fixture.Brings(includedTimes(1, "")), fixture.Repeat(300, func(int) string {
+		{name: "codes with designations", path: expand, body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(1, "")), fixture.Repeat(300, func(int) string {
 			return `{"name":"designation","valueString":"a|b"}`
 		})), most: 15_000},
-		{name: "validations", path: "/ValueSet/$batch-validate-code", body: fixture.Posted(url, flat, fixture.Brings(includedTimes(50, filter("display", "regex", "a+"))),
-			validations(100, fixture.Posted(coding))), most: 20_000},
+		{name: "validations", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(50, filter("display", "regex", "a+"))),
+			validations(100, fixture.ParametersOf(coding))), most: 20_000},
 	}
 }
 
@@ -125,7 +125,7 @@ func TestBombs(t *testing.T) {
 			b.needs(t)
 			t.Parallel()
 			base := terminologytest.Library(t, fixture.Colours)
-			base.Definitions().Bounds.Gathered = cmp.Or(b.most, 2_000_000)
+			base.Definitions().Bounds.VisitedCodes = cmp.Or(b.most, 2_000_000)
 			w, _ := terminologytest.Call(t, &api.Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
 				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
@@ -137,8 +137,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestTurns checks that only costly requests acquire a slot, at most one, and release it.
-func TestTurns(t *testing.T) {
+// TestSlots checks that only costly requests acquire a slot, at most one, and release it.
+func TestSlots(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {
 		name, path, body string
@@ -148,23 +148,23 @@ func TestTurns(t *testing.T) {
 	}{
 		{name: "costly", path: "/ValueSet/$expand", body: bombs()[0].body, turns: 1, status: 422},
 		{name: "costly, without room", path: "/ValueSet/$expand", body: bombs()[0].body, refuse: full, turns: 1, status: 503},
-		{name: "cheap", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
-		{name: "cheap validation", path: "/ValueSet/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+		{name: "cheap", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
+		{name: "cheap validation", path: "/ValueSet/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`), refuse: full, status: 200},
-		{name: "large body", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
-			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
-		{name: "large body, and room", path: "/ValueSet/$expand", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
-			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
-		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: fixture.Posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+		{name: "large body", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			fixture.TxResource(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
+		{name: "large body, and room", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			fixture.TxResource(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`,
-			fixture.Brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+			fixture.TxResource(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			terminologytest.Needs(t, test.path)
+			terminologytest.RequireFeatures(t, test.path)
 			t.Parallel()
 			turns, held := 0, 0
 			l := terminologytest.ColourLibrary(t)
-			l.Definitions().Bounds.Gathered = 1_300_000
+			l.Definitions().Bounds.VisitedCodes = 1_300_000
 			h := &api.Handler{Library: l, AcquireSlot: func(context.Context) (func(), error) {
 				turns++
 				if test.refuse != nil {
@@ -176,7 +176,7 @@ func TestTurns(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4"+test.path, strings.NewReader(test.body))
 			r.Header.Set("Content-Type", "application/fhir+json")
-			err := terminologytest.Answer(h, &writerThatAsks{ResponseWriter: w, ask: func() {
+			err := terminologytest.ServeError(h, &hookWriter{ResponseWriter: w, ask: func() {
 				if held != 0 {
 					t.Error("the turn is held while the client reads")
 				}
@@ -192,32 +192,32 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// writerThatAsks calls a function before each write.
-type writerThatAsks struct {
+// hookWriter calls a function before each write.
+type hookWriter struct {
 	http.ResponseWriter
 	ask func()
 }
 
-func (w *writerThatAsks) Write(b []byte) (int, error) {
+func (w *hookWriter) Write(b []byte) (int, error) {
 	w.ask()
 	return w.ResponseWriter.Write(b)
 }
 
-// TestBombsOfClientsThatLeave cancels requests while they are processed, with an unlimited budget: their processing
+// TestBombsOfCanceledRequests cancels requests while they are processed, with an unlimited budget: their processing
 // stops. Requests canceled in advance are not processed at all.
-func TestBombsOfClientsThatLeave(t *testing.T) {
+func TestBombsOfCanceledRequests(t *testing.T) {
 	for _, b := range bombs() {
 		t.Run(b.name, func(t *testing.T) {
 			b.needs(t)
 			t.Parallel()
 			base := terminologytest.Library(t, fixture.Colours)
-			base.Definitions().Bounds.Gathered = math.MaxInt / 2
+			base.Definitions().Bounds.VisitedCodes = math.MaxInt / 2
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
 				r.URL.Path = "/fhir/R4" + b.path
 				ctx := &countdown{Context: r.Context(), left: left}
-				err := terminologytest.Answer(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
+				err := terminologytest.ServeError(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
 				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
 					continue // finishes before the next check
 				}

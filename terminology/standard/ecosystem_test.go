@@ -37,7 +37,7 @@ func ecosystem(t *testing.T) string {
 
 // TestEcosystem runs HL7's tests for servers of the terminology ecosystem.
 func TestEcosystem(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	folder := ecosystem(t)
 	output := runEcosystem(t, folder, strings.Fields(os.Getenv("TX_ECOSYSTEM_ARGUMENTS"))...)
 	passed, all := 0, 0
@@ -70,7 +70,7 @@ func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 
 // TestEcosystemOfSources runs HL7's tests for servers with content, for the built-in code systems.
 func TestEcosystemOfSources(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", "urn:ietf:bcp:47", "urn:iso:std:iso:3166")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", "urn:ietf:bcp:47", "urn:iso:std:iso:3166")
 	folder := ecosystem(t) + "-clinical"
 	if _, err := os.Stat(folder); err != nil {
 		t.Skip(err)
@@ -130,10 +130,10 @@ func (p sentParameter) query() string {
 	return p.Code + p.String + p.URI + p.URL + p.Canon + p.UUID
 }
 
-// TestGetTwins repeats the ecosystem's $expand tests by GET, with the resources of each test loaded as definitions, at
+// TestGETMatchesPOST repeats the ecosystem's $expand tests by GET, with the resources of each test loaded as definitions, at
 // type level and, if the value set has an ID, at instance level. The responses must be equal except for the source and
 // time of the definitions.
-func TestGetTwins(t *testing.T) {
+func TestGETMatchesPOST(t *testing.T) {
 	folder := ecosystem(t)
 	var tests struct {
 		Suites []struct {
@@ -158,7 +158,7 @@ func TestGetTwins(t *testing.T) {
 		for _, test := range suite.Tests {
 			general := test.Mode == "" || test.Mode == "general"
 			if test.Operation == "expand" && general && strings.HasPrefix("4.0", test.Version[:min(3, len(test.Version))]) {
-				twins += twin(t, folder, suite.Name+"/"+test.Name, test, setup, loaded)
+				twins += compareMethods(t, folder, suite.Name+"/"+test.Name, test, setup, loaded)
 			}
 		}
 	}
@@ -186,8 +186,8 @@ func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	return l
 }
 
-// twin compares the responses of a test and returns the number of responses to GET.
-func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string, loaded *terminology.Library) int {
+// compareMethods compares the responses of a test and returns the number of responses to GET.
+func compareMethods(t *testing.T, folder, name string, test ecosystemCase, setup []string, loaded *terminology.Library) int {
 	t.Helper()
 	var sent struct {
 		Parameter []sentParameter `json:"parameter"`
@@ -207,9 +207,9 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 	for _, resource := range setup {
 		body += `{"name":"tx-resource","resource":` + resource + `},`
 	}
-	post := ask(t, terminologytest.Core(t), http.MethodPost, "/ValueSet/$expand", strings.TrimSuffix(body, ",")+"]}", test.Language)
+	post := sendRequest(t, terminologytest.Core(t), http.MethodPost, "/ValueSet/$expand", strings.TrimSuffix(body, ",")+"]}", test.Language)
 	compare := func(path string) {
-		got := ask(t, loaded, http.MethodGet, path, "", test.Language)
+		got := sendRequest(t, loaded, http.MethodGet, path, "", test.Language)
 		shape := flatten
 		if query.Get("excludeNested") == "false" {
 			shape = withoutOffset
@@ -221,7 +221,7 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 		}
 	}
 	compare("/ValueSet/$expand?" + query.Encode())
-	if vs, ok := loaded.Definitions().AnyValueSet(query.Get("url"), ""); ok && vs.ID != "" && query.Get("valueSetVersion") == "" {
+	if vs, ok := loaded.Definitions().ResolveValueSet(query.Get("url"), ""); ok && vs.ID != "" && query.Get("valueSetVersion") == "" {
 		if same, _ := loaded.Definitions().ValueSets.ValueSetByID(vs.ID); same == nil || same.Canonical() != vs.Canonical() {
 			return 1
 		}
@@ -232,8 +232,8 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 	return 1
 }
 
-// ask returns a response as JSON, without members that depend on the library.
-func ask(t *testing.T, l *terminology.Library, method, path, body, language string) map[string]any {
+// sendRequest returns a response as JSON, without members that depend on the library.
+func sendRequest(t *testing.T, l *terminology.Library, method, path, body, language string) map[string]any {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/fhir+json")

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-func TestSisterOperations(t *testing.T) {
+func TestRelatedOperations(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	tests := []struct {
 		name, path string
@@ -77,14 +77,14 @@ func TestSisterOperations(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if strings.Contains(test.path, "$") {
-				terminologytest.Needs(t, test.path)
+				terminologytest.RequireFeatures(t, test.path)
 			}
 			w, _ := terminologytest.Call(t, h, "GET", test.path, "")
 			if w.Code != test.status {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			fixture.WantText(t, w.Body.String(), test.want...)
-			if x, _ := terminologytest.Call(t, h, "GET", test.path+"&_format=xml", ""); test.status == 200 && terminologytest.Has("xml") && !strings.HasPrefix(x.Body.String(), "<?xml") {
+			fixture.WantContains(t, w.Body.String(), test.want...)
+			if x, _ := terminologytest.Call(t, h, "GET", test.path+"&_format=xml", ""); test.status == 200 && terminologytest.HasFeature("xml") && !strings.HasPrefix(x.Body.String(), "<?xml") {
 				t.Errorf("as XML: got %.60s", x.Body)
 			}
 		})
@@ -92,7 +92,7 @@ func TestSisterOperations(t *testing.T) {
 }
 
 // Each concept is specified once: by code and system, or by a Coding (R4 CodeSystem/$lookup, $subsumes).
-func TestConceptGivenOnce(t *testing.T) {
+func TestConceptSpecifiedOnce(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	coding := func(name, code string) string {
 		return `{"name":"` + name + `","valueCoding":{"system":"http://x/colours","code":"` + code + `"}}`
@@ -105,21 +105,21 @@ func TestConceptGivenOnce(t *testing.T) {
 		status           int
 		want             string
 	}{
-		{"Coding", lookup, fixture.Posted(coding("coding", "red")), 200, `"valueString":"Red"`},
-		{"Coding with a system beside it", lookup, fixture.Posted(coding("coding", "red"), other), 200, `"valueString":"Red"`},
-		{"code and Coding", lookup, fixture.Posted(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
-		{"Codings", subsumes, fixture.Posted(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
-		{"code and Coding of one", subsumes, fixture.Posted(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
-		{"a code and a Coding", subsumes, fixture.Posted(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
+		{"Coding", lookup, fixture.ParametersOf(coding("coding", "red")), 200, `"valueString":"Red"`},
+		{"Coding with a system beside it", lookup, fixture.ParametersOf(coding("coding", "red"), other), 200, `"valueString":"Red"`},
+		{"code and Coding", lookup, fixture.ParametersOf(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
+		{"Codings", subsumes, fixture.ParametersOf(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
+		{"code and Coding of one", subsumes, fixture.ParametersOf(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
+		{"a code and a Coding", subsumes, fixture.ParametersOf(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			terminologytest.Needs(t, test.path)
+			terminologytest.RequireFeatures(t, test.path)
 			w, _ := terminologytest.Call(t, h, "POST", test.path, test.body)
 			if w.Code != test.status {
 				t.Errorf("got %d", w.Code)
 			}
-			fixture.WantText(t, w.Body.String(), test.want)
+			fixture.WantContains(t, w.Body.String(), test.want)
 		})
 	}
 }
@@ -141,7 +141,7 @@ func FuzzOperations(f *testing.F) {
 			"/ValueSet/$expand", "/ValueSet/$validate-code", "/CodeSystem/$validate-code", "/CodeSystem/$lookup",
 			"/CodeSystem/$subsumes", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code",
 		} {
-			if !terminologytest.Has(path) {
+			if !terminologytest.HasFeature(path) {
 				continue
 			}
 			if w, answer := terminologytest.Call(t, h, "POST", path, body); answer["resourceType"] == nil || w.Code >= 500 {
@@ -153,12 +153,12 @@ func FuzzOperations(f *testing.F) {
 
 // A negative result caused by a missing definition is provisional: other servers are called first, and the result
 // applies if they fail. (R4 ValueSet/$validate-code: false means that the code "is not valid".)
-func TestOthers(t *testing.T) {
+func TestOtherServers(t *testing.T) {
 	l := terminologytest.Library(t,
 		fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/empty", "1", "not-present", ""),
-		fixture.ComposedOf("http://x/known", "1", `{"system":"http://x/cs"}`), fixture.ComposedOf("http://x/other-version", "1", `{"system":"http://x/cs","version":"9"}`),
-		fixture.ComposedOf("http://x/imports", "1", `{"valueSet":["http://x/nowhere"]}`), fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","concept":[{"code":"a"}]}`),
-		fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), fixture.ConceptMap("lost", "", fixture.HandsOn("nowhere")),
+		fixture.ComposedValueSet("http://x/known", "1", `{"system":"http://x/cs"}`), fixture.ComposedValueSet("http://x/other-version", "1", `{"system":"http://x/cs","version":"9"}`),
+		fixture.ComposedValueSet("http://x/imports", "1", `{"valueSet":["http://x/nowhere"]}`), fixture.ComposedValueSet("http://x/lists", "1", `{"system":"http://x/gone","concept":[{"code":"a"}]}`),
+		fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), fixture.ConceptMap("lost", "", fixture.OtherMap("nowhere")),
 	)
 	h := &api.Handler{Library: l}
 	others := &api.Handler{Library: l, HasOtherServers: true}
@@ -186,13 +186,13 @@ func TestOthers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.operation+"?"+tt.query, func(t *testing.T) {
-			terminologytest.Needs(t, tt.operation)
+			terminologytest.RequireFeatures(t, tt.operation)
 			if strings.Contains(tt.query, "xml") {
-				terminologytest.Needs(t, "xml")
+				terminologytest.RequireFeatures(t, "xml")
 			}
 			answer := func(h *api.Handler) (*httptest.ResponseRecorder, error) {
 				w := httptest.NewRecorder()
-				return w, terminologytest.Answer(h, w, httptest.NewRequest("GET", "/"+tt.operation+"?"+tt.query, nil))
+				return w, terminologytest.ServeError(h, w, httptest.NewRequest("GET", "/"+tt.operation+"?"+tt.query, nil))
 			}
 			want, err := answer(h)
 			if err != nil {
@@ -221,7 +221,7 @@ func TestLanguageRefused(t *testing.T) {
 		"/ValueSet/$expand?url=http://x/is-red", "/CodeSystem/$lookup?system=http://x/colours&code=red",
 		"/ValueSet/$validate-code?url=http://x/is-red&system=http://x/colours&code=red",
 	} {
-		if !terminologytest.Has(path) {
+		if !terminologytest.HasFeature(path) {
 			continue
 		}
 		if w, _ := terminologytest.Call(t, h, "GET", path+"&displayLanguage=--", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "displayLanguage") {
@@ -257,18 +257,18 @@ func TestModifierExtensions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := terminologytest.Library(t, test.system, test.valueSet)
-			if e := terminologytest.Refused(t, l, "url", "http://x/v"); e.Status != http.StatusUnprocessableEntity || !errors.Is(e, outcome.ErrIncomplete) || !strings.Contains(e.Text, "http://x/not") {
+			if e := terminologytest.ExpandError(t, l, "url", "http://x/v"); e.Status != http.StatusUnprocessableEntity || !errors.Is(e, outcome.ErrIncomplete) || !strings.Contains(e.Text, "http://x/not") {
 				t.Errorf("expand: got %d %s", e.Status, e.Text)
 			}
 			const validate = "/ValueSet/$validate-code?url=http://x/v&system=http://x/s&code=a"
-			if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", validate, ""); terminologytest.Has(validate) && w.Code != http.StatusUnprocessableEntity {
+			if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", validate, ""); terminologytest.HasFeature(validate) && w.Code != http.StatusUnprocessableEntity {
 				t.Errorf("validate: got %d %s", w.Code, w.Body)
 			}
 			if !strings.HasPrefix(test.name, "of the code system") {
 				return
 			}
 			for _, path := range []string{"$lookup?system=http://x/s&code=a", "$validate-code?url=http://x/s&code=a"} {
-				if !terminologytest.Has("/CodeSystem/" + path) {
+				if !terminologytest.HasFeature("/CodeSystem/" + path) {
 					continue
 				}
 				if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/"+path, ""); w.Code != http.StatusUnprocessableEntity {
@@ -284,9 +284,9 @@ func TestModifierExtensions(t *testing.T) {
 
 // R4: the parameter date of $lookup and $validate-code is the date as of which definitions are used; compose.lockedDate
 // is the same for a value set's code systems.
-func TestAsOnADate(t *testing.T) {
+func TestAsOfDate(t *testing.T) {
 	version := func(v, date, code string) string {
-		return strings.Replace(fixture.SystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
+		return strings.Replace(fixture.SingleCodeSystem("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
 	}
 	h := &api.Handler{Library: terminologytest.Library(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
 		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), fixture.ValueSet("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
@@ -312,7 +312,7 @@ func TestAsOnADate(t *testing.T) {
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018&version=2":                `"valueString":"2"`,
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=now":                           "must be a date",
 	} {
-		if !terminologytest.Has(path) {
+		if !terminologytest.HasFeature(path) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
@@ -328,7 +328,7 @@ func TestCapabilityStatement(t *testing.T) {
 	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	fixture.WantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
+	fixture.WantContains(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
 		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
 	// every listed operation is served
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
@@ -371,9 +371,9 @@ func TestXMLBody(t *testing.T) {
 		{"a batch", "/ValueSet/$batch-validate-code", parameters(`{"name":"validation","resource":` + parameters(`{"name":"url","valueUri":"http://x/is-red"},{"name":"system","valueUri":"http://x/colours"},{"name":"code","valueCode":"red"}`) + `}`)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			terminologytest.Needs(t, test.path)
+			terminologytest.RequireFeatures(t, test.path)
 			if strings.Contains(test.path, "batch") {
-				terminologytest.Needs(t, "/ValueSet/$validate-code")
+				terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 			}
 			h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 			want, _ := terminologytest.Call(t, h, "POST", test.path, test.body)
@@ -426,12 +426,12 @@ func TestLimits(t *testing.T) {
 		{name: "resources", method: "POST", path: "/ValueSet/$expand", allowed: resources(200), tooMuch: resources(201), status: 413, code: "too-costly", text: "200 tx-resource"},
 		{name: "import depth", options: definitions.Options{MaxImportDepth: 3}, path: "/ValueSet/$expand?url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "import depth of a validation", options: definitions.Options{MaxImportDepth: 3}, path: "/ValueSet/$validate-code?system=http://x/colours&code=red&url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
-		{name: "gathered", options: definitions.Options{MaxGathered: 30}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 30 codes"},
+		{name: "gathered", options: definitions.Options{MaxVisitedCodes: 30}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 30 codes"},
 		{name: "regex", options: definitions.Options{MaxRegexStates: 10}, path: "/ValueSet/$expand?url=http://x/regex", allowedSet: filtered("(a|r)[a-z]+"), tooLargeSet: filtered("(a{3}){5}"), status: 422, code: "too-costly", text: "more than 10"},
 		{name: "regex of a validation", options: definitions.Options{MaxRegexStates: 10}, path: "/ValueSet/$validate-code?url=http://x/regex&system=http://x/colours&code=red", allowedSet: filtered("red"), tooLargeSet: filtered("red|brown|black"), status: 422, code: "too-costly", text: "more than 10"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			terminologytest.Needs(t, test.path)
+			terminologytest.RequireFeatures(t, test.path)
 			ask := func(more, part string) (int, string) {
 				h := test.handler
 				if h == nil {
@@ -457,7 +457,7 @@ func TestLimits(t *testing.T) {
 			if status != test.status {
 				t.Errorf("beyond the limit: got %d %s", status, body)
 			}
-			fixture.WantText(t, body, `"code":"`+test.code+`"`, test.text)
+			fixture.WantContains(t, body, `"code":"`+test.code+`"`, test.text)
 		})
 	}
 }
@@ -474,19 +474,19 @@ func definitionFiles(t *testing.T, resources ...string) []string {
 }
 
 // Source is called once before other servers are called, and a batch is processed as far as possible.
-func TestOthersAfterSource(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
-	source := &terminologytest.Shelf{}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}, HasOtherServers: true}
-	err := terminologytest.Answer(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/CodeSystem/$validate-code?code=a&url="+url.QueryEscape("http://x/cs"), nil))
+func TestSourceBeforeOtherServers(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
+	source := &terminologytest.RecordingSource{}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}, HasOtherServers: true}
+	err := terminologytest.ServeError(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/CodeSystem/$validate-code?code=a&url="+url.QueryEscape("http://x/cs"), nil))
 	if e := (*outcome.Error)(nil); !errors.As(err, &e) || e.Provisional == nil {
 		t.Errorf("got %v", err)
 	}
-	source.WantAsked(t, "CodeSystem http://x/cs")
+	source.WantRequested(t, "CodeSystem http://x/cs")
 	w := httptest.NewRecorder()
 	batch := `{"resourceType":"Parameters","parameter":[{"name":"validation","resource":{"resourceType":"Parameters","parameter":[
 		{"name":"coding","valueCoding":{"system":"http://x/cs","code":"a"}}]}}]}`
-	if err := terminologytest.Answer(h, w, httptest.NewRequest("POST", "/ValueSet/$batch-validate-code", strings.NewReader(batch))); err != nil || !strings.Contains(w.Body.String(), "x-unknown-system") {
+	if err := terminologytest.ServeError(h, w, httptest.NewRequest("POST", "/ValueSet/$batch-validate-code", strings.NewReader(batch))); err != nil || !strings.Contains(w.Body.String(), "x-unknown-system") {
 		t.Errorf("batch: got %v, %s", err, w.Body)
 	}
 }
@@ -497,10 +497,10 @@ func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	var codes, validations []string
 	for i := range 28 {
 		codes = append(codes, fmt.Sprintf("s%d c%d", i%4, i/4))
-		validations = append(validations, `{"name":"validation","resource":`+fixture.Posted(
+		validations = append(validations, `{"name":"validation","resource":`+fixture.ParametersOf(
 			fixture.URI("system", fmt.Sprintf("http://x/s%d", i%4)), fmt.Sprintf(`{"name":"code","valueCode":"c%d"}`, i/4))+`}`)
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.Posted(append(validations, fixture.URI("url", url), common)...))
+	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.ParametersOf(append(validations, fixture.URI("url", url), common)...))
 	valid, i := []string{}, 0
 	for _, one := range strings.Split(w.Body.String(), `{"name":"validation"`)[1:] {
 		if strings.Contains(one, `{"name":"result","valueBoolean":true}`) {
@@ -517,7 +517,7 @@ func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 // TestValidateAgreesWithExpand checks on random value sets that $validate-code, which does not expand, accepts exactly
 // the codes of the expansion.
 func TestValidateAgreesWithExpand(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	t.Parallel()
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -611,46 +611,46 @@ func randomInclude(r *rand.Rand, versions, valueSets int) string {
 }
 
 func TestFetchedForValidation(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
-	source := &terminologytest.Shelf{Resources: []string{
-		fixture.ComposedOf("http://x/vs", "1", `{"valueSet":["http://x/part"]}`), fixture.ComposedOf("http://x/part", "1", `{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "1", "complete", "a"),
+	terminologytest.RequireFeatures(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
+	source := &terminologytest.RecordingSource{Resources: []string{
+		fixture.ComposedValueSet("http://x/vs", "1", `{"valueSet":["http://x/part"]}`), fixture.ComposedValueSet("http://x/part", "1", `{"system":"http://x/cs"}`), fixture.VersionedSystem("http://x/cs", "1", "complete", "a"),
 	}}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 	const query = `/ValueSet/$validate-code?url=http://x/vs&system=http://x/cs&code=`
 	for code, want := range map[string]string{"a": `{"name":"result","valueBoolean":true}`, "b": `{"name":"result","valueBoolean":false}`} {
 		w := httptest.NewRecorder()
-		if err := terminologytest.Answer(h, w, httptest.NewRequest("GET", query+code, nil)); err != nil || !strings.Contains(w.Body.String(), want) {
+		if err := terminologytest.ServeError(h, w, httptest.NewRequest("GET", query+code, nil)); err != nil || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: got %v, %s", code, err, w.Body)
 		}
 	}
-	if len(source.Asked) != 3 {
-		t.Errorf("asked for %q", source.Asked)
+	if len(source.Requested) != 3 {
+		t.Errorf("asked for %q", source.Requested)
 	}
-	h.Fetched = &terminology.Fetched{Source: source}
+	h.FetchedDefinitions = &terminology.FetchedDefinitions{Source: source}
 	batch := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/vs"},{"name":"validation","resource":{"resourceType":"Parameters","parameter":[
 		{"name":"coding","valueCoding":{"system":"http://x/cs","code":"a"}}]}}]}`
 	w := httptest.NewRecorder()
-	if err := terminologytest.Answer(h, w, httptest.NewRequest("POST", "/ValueSet/$batch-validate-code", strings.NewReader(batch))); err != nil || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
+	if err := terminologytest.ServeError(h, w, httptest.NewRequest("POST", "/ValueSet/$batch-validate-code", strings.NewReader(batch))); err != nil || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
 		t.Errorf("batch: got %v, %s", err, w.Body)
 	}
 	source.Set(nil)
-	h.Fetched = &terminology.Fetched{Source: source}
+	h.FetchedDefinitions = &terminology.FetchedDefinitions{Source: source}
 	w = httptest.NewRecorder()
-	if err := terminologytest.Answer(h, w, httptest.NewRequest("GET", "/CodeSystem/$validate-code?url=http://x/cs&code=a", nil)); err != nil || !strings.Contains(w.Body.String(), "x-unknown-system") {
+	if err := terminologytest.ServeError(h, w, httptest.NewRequest("GET", "/CodeSystem/$validate-code?url=http://x/cs&code=a", nil)); err != nil || !strings.Contains(w.Body.String(), "x-unknown-system") {
 		t.Errorf("not there: got %v, %s", err, w.Body)
 	}
 }
 
 func TestFetchedCodeSystems(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$validate-code", "/CodeSystem/$lookup")
-	source := &terminologytest.Shelf{Resources: []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}}
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code", "/CodeSystem/$lookup")
+	source := &terminologytest.RecordingSource{Resources: []string{fixture.VersionedSystem("http://x/cs", "1", "complete", "a")}}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: &terminology.FetchedDefinitions{Source: source}}
 	for _, name := range []string{"$validate-code", "$lookup"} {
 		w := httptest.NewRecorder()
-		err := terminologytest.Answer(h, w, httptest.NewRequest("GET", "/CodeSystem/"+name+"?code=a&url=http://x/cs&system=http://x/cs", nil))
+		err := terminologytest.ServeError(h, w, httptest.NewRequest("GET", "/CodeSystem/"+name+"?code=a&url=http://x/cs&system=http://x/cs", nil))
 		if err != nil || !strings.Contains(w.Body.String(), "Display a") || strings.Contains(w.Body.String(), `"valueBoolean":false},{"name":"issues"`) {
 			t.Errorf("%s: got %v, %s", name, err, w.Body)
 		}
 	}
-	source.WantAsked(t, "CodeSystem http://x/cs")
+	source.WantRequested(t, "CodeSystem http://x/cs")
 }

@@ -20,7 +20,7 @@ import (
 // The members of a source, which are read during startup, declare all properties of its table.
 func TestSources(t *testing.T) {
 	systems := &terminologytest.Core(t).Definitions().Systems
-	for _, s := range codesystem.Registered() {
+	for _, s := range codesystem.Sources() {
 		cs := systems.CodeSystems[systems.CodeSystem(s.URL, s.Version)]
 		var members string
 		for _, m := range cs.OtherMembers {
@@ -29,7 +29,7 @@ func TestSources(t *testing.T) {
 		if list := cs.Concepts.List; list != nil && strings.Contains(string(list.AppendConcepts(nil)), ` "`) {
 			t.Errorf("%s: a text ends with a space", s.URL)
 		}
-		for _, p := range cs.Concepts.Filters.Properties() {
+		for _, p := range cs.Concepts.Filterable.Properties() {
 			if cs.Concepts.List != nil && !strings.Contains(members, `"code":"`+p.Code+`"`) {
 				t.Errorf("%s: Members does not declare the property %s", s.URL, p.Code)
 			}
@@ -39,11 +39,11 @@ func TestSources(t *testing.T) {
 
 // The code systems of the standard build make twelve more value sets of R4 complete, one of them of a grammar.
 func TestCoreValueSetsExpand(t *testing.T) {
-	if n := len(codesystem.Registered()); n < 13 {
+	if n := len(codesystem.Sources()); n < 13 {
 		t.Skipf("this build has %d code systems, and not all of the standard build", n)
 	}
 	l, expanded := terminologytest.Core(t), 0
-	x := compose.Expander{Library: l.Definitions(), Cache: l.CodeLists(), Rules: new(compose.Rules)}
+	x := compose.Expander{Definitions: l.Definitions(), Cache: l.CodeLists(), Rules: new(compose.Rules)}
 	for _, vs := range l.Definitions().ValueSets.List {
 		if _, err := x.Codes(vs); err == nil {
 			expanded++
@@ -66,7 +66,7 @@ func (bare) Code(codesystem.Concept) []byte { return []byte("one") }
 func (bare) Language() string { return "" }
 
 func (bare) Locate(code []byte) (codesystem.Concept, bool) {
-	return codesystem.At(0), string(code) == "one"
+	return codesystem.ConceptAt(0), string(code) == "one"
 }
 
 func (b bare) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
@@ -74,7 +74,7 @@ func (b bare) Concept(c codesystem.Concept) (code, display []byte, flags codesys
 }
 
 func (bare) AppendTexts(dst []codesystem.Text, _ codesystem.Concept) []codesystem.Text {
-	return append(dst, codesystem.Text{Value: []byte("First"), Display: true})
+	return append(dst, codesystem.Text{Value: []byte("First"), IsDisplay: true})
 }
 
 func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value { return dst }
@@ -89,7 +89,7 @@ func TestBareCodeSystem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := terminologytest.Shown(x.Codes()); got != want {
+			if got := terminologytest.FormatCodes(x.Codes()); got != want {
 				t.Errorf("%s, %q: got %s, want %s", url, filter, got, want)
 			}
 		}
@@ -102,15 +102,15 @@ func TestBareCodeSystem(t *testing.T) {
 		"/CodeSystem/$subsumes?system=http://x/bare&codeA=one&codeB=one":                   `"valueCode":"equivalent"`,
 	} {
 		t.Run(path, func(t *testing.T) {
-			terminologytest.Needs(t, path)
+			terminologytest.RequireFeatures(t, path)
 			w, _ := terminologytest.Call(t, h, "GET", path, "")
-			fixture.WantText(t, w.Body.String(), want)
+			fixture.WantContains(t, w.Body.String(), want)
 		})
 	}
 }
 
-// TestAskSource performs the other operations on a grammar and a table by GET and POST.
-func TestAskSource(t *testing.T) {
+// TestSourceOperations performs the other operations on a grammar and a table by GET and POST.
+func TestSourceOperations(t *testing.T) {
 	l := terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
 	target := fixture.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
 	h := &api.Handler{Library: l}
@@ -128,19 +128,19 @@ func TestAskSource(t *testing.T) {
 		{"GET", "/CodeSystem/$subsumes?system=http://x/measures&codeA=1m&codeB=100cm", "", `outcome="not-subsumed"`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/measures", "",
 			`result=true|{"name":"equivalence","valueCode":"equivalent"},{"name":"concept","valueCoding":{"code":"1m"|"code":"100cm"|"relatedto"},{"name":"concept","valueCoding":{"code":"20cm"|#conversion-factor"},{"name":"concept","valueCoding":{"code":"5"}}`},
-		{"POST", "/ConceptMap/$translate", fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, fixture.Brings(target)),
+		{"POST", "/ConceptMap/$translate", fixture.ParametersOf(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, fixture.TxResource(target)),
 			`result=true|"code":"2m"|"code":"0.5"`},
-		{"POST", "/ConceptMap/$translate", fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, `{"name":"reverse","valueBoolean":true}`, fixture.Brings(target)),
+		{"POST", "/ConceptMap/$translate", fixture.ParametersOf(`{"name":"coding","valueCoding":{"system":"http://x/measures","code":"1m"}}`, `{"name":"target","valueUri":"http://x/target"}`, `{"name":"reverse","valueBoolean":true}`, fixture.TxResource(target)),
 			`"code":"2m"|"code":"2"`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m&targetsystem=http://x/shapes", "", `result=false`},
 		{"GET", "/ConceptMap/$translate?system=http://x/measures&code=1m", "", `result=false`},
 		{"GET", "/ConceptMap/$translate?system=http://x/shapes&code=square&targetsystem=http://x/shapes", "", `result=false`},
 	} {
-		if !terminologytest.Has(test.path) {
+		if !terminologytest.HasFeature(test.path) {
 			continue
 		}
 		w, answer := terminologytest.Call(t, h, test.method, test.path, test.body)
-		got := short(answer)
+		got := formatParameters(answer)
 		for part := range strings.SplitSeq(test.want, "|") {
 			if !strings.Contains(got, part) && !strings.Contains(strings.ReplaceAll(got, `\"`, `"`), part) {
 				t.Errorf("%s %s%s: %d\n got %s\nwant %s", test.method, test.path, test.body, w.Code, got, part)
@@ -149,8 +149,8 @@ func TestAskSource(t *testing.T) {
 	}
 }
 
-// short formats a Parameters response as name=value.
-func short(answer map[string]any) string {
+// formatParameters formats a Parameters response as name=value.
+func formatParameters(answer map[string]any) string {
 	var list []string
 	parameters, _ := answer["parameter"].([]any)
 	for _, p := range parameters {
@@ -169,7 +169,7 @@ func short(answer map[string]any) string {
 func TestRefusal(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/measures&code=7x", "/CodeSystem/$lookup?system=http://x/measures&code=7x"} {
-		if !terminologytest.Has(path) {
+		if !terminologytest.HasFeature(path) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
@@ -183,7 +183,7 @@ func TestRefusal(t *testing.T) {
 
 // Requests that need no concepts of an embedded table do not read it.
 func TestSourceStaysUnread(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$lookup")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup")
 	l, err := terminology.Load(t.Context(), definitions.Options{Sources: terminologytest.Sources(t, []byte("not readable"))})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestSourceStaysUnread(t *testing.T) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
 	}
-	if _, err := l.With([]byte(fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/shapes"}]}`))); err != nil {
+	if _, err := l.WithResources([]byte(fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/shapes"}]}`))); err != nil {
 		t.Error(err)
 	}
 }

@@ -40,21 +40,21 @@ var library = sync.OnceValues(func() (*terminology.Library, error) {
 		return nil, err
 	}
 	all, tree := synthetic.ValueSets()
-	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree+synthetic.Listing("/listed", 2000)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree+synthetic.ListValueSet("/listed", 2000)), 0o600); err != nil {
 		return nil, err
 	}
 	return terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}})
 })
 
-// discard is a response writer that counts and discards the body.
-type discard struct {
+// discardWriter is a response writer that counts and discards the body.
+type discardWriter struct {
 	header http.Header
 	n      int64
 }
 
-func (d *discard) Header() http.Header { return d.header }
-func (*discard) WriteHeader(int)       {}
-func (d *discard) Write(p []byte) (int, error) {
+func (d *discardWriter) Header() http.Header { return d.header }
+func (*discardWriter) WriteHeader(int)       {}
+func (d *discardWriter) Write(p []byte) (int, error) {
 	d.n += int64(len(p))
 	return len(p), nil
 }
@@ -71,7 +71,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 		query = "url=" + url.QueryEscape(synthetic.URL+valueSet) + "&" + query
 		requests = append(requests, &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: "/ValueSet/$expand", RawQuery: query}})
 	}
-	w := &discard{header: http.Header{}}
+	w := &discardWriter{header: http.Header{}}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
@@ -85,7 +85,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 
 // BenchmarkTyping measures filters that are prefixes of typed texts, by length.
 func BenchmarkTyping(b *testing.B) {
-	typed := synthetic.Typed(1000)
+	typed := synthetic.SearchTexts(1000)
 	for length := 1; length <= 10; length++ {
 		var queries []string
 		for _, t := range typed {
@@ -108,7 +108,7 @@ func BenchmarkTypingWords(b *testing.B) {
 
 // typedWords returns query-encoded prefixes of single words and codes, of one to ten letters.
 func typedWords() (words []string) {
-	for _, t := range synthetic.Typed(2000) {
+	for _, t := range synthetic.SearchTexts(2000) {
 		runes := []rune(t)
 		for length := 1; length <= min(10, len(runes)) && !strings.Contains(t, " "); length++ {
 			words = append(words, url.QueryEscape(string(runes[:length])))
@@ -129,7 +129,7 @@ func BenchmarkOrigins(b *testing.B) {
 		{"tree=loaded", "url=" + synthetic.URL + "/tree", ""},
 		{"tree=implied", "url=" + url.QueryEscape(synthetic.URL+"?fhir_vs=isa/"+synthetic.Code(0)), ""},
 		{"list=loaded", "url=" + synthetic.URL + "/listed", ""},
-		{"list=posted", "", synthetic.Listing("/posted", 2000)},
+		{"list=posted", "", synthetic.ListValueSet("/posted", 2000)},
 	} {
 		b.Run(tt.name, func(b *testing.B) { benchmarkRequests(b, tt.query, tt.body, typedWords()) })
 	}
@@ -141,7 +141,7 @@ func benchmarkRequests(b *testing.B, query, body string, filters []string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h, w := &api.Handler{Library: l}, &discard{header: http.Header{}}
+	h, w := &api.Handler{Library: l}, &discardWriter{header: http.Header{}}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r := httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+query+"&count=20&filter="+filters[i%len(filters)], nil)

@@ -25,8 +25,8 @@ type CodeSystem struct {
 	Seed uint64
 }
 
-// children is the number of children per concept.
-const children = 9
+// childrenPerConcept is the number of children per concept.
+const childrenPerConcept = 9
 
 // languages are the languages of the designations.
 var languages = []string{"de", "fr", "es"}
@@ -47,7 +47,7 @@ func (c CodeSystem) Write(w io.Writer) error {
 		if concept > 0 {
 			fmt.Fprint(out, ",\n")
 		}
-		c.concept(out, words, concept)
+		c.writeConcept(out, words, concept)
 	}
 	fmt.Fprint(out, "]}\n")
 	if err := out.Flush(); err != nil { // the first error of all writes
@@ -56,8 +56,8 @@ func (c CodeSystem) Write(w io.Writer) error {
 	return nil
 }
 
-// concept writes one concept.
-func (c CodeSystem) concept(out *bufio.Writer, words *vocabulary, concept int) {
+// writeConcept writes one concept.
+func (c CodeSystem) writeConcept(out *bufio.Writer, words *vocabulary, concept int) {
 	fmt.Fprintf(out, `{"code":"%s","display":%s`, c.Code(concept), quote(words.text("")))
 	for i := range c.Designations {
 		separator := `,"designation":[`
@@ -71,7 +71,7 @@ func (c CodeSystem) concept(out *bufio.Writer, words *vocabulary, concept int) {
 		fmt.Fprint(out, "]")
 	}
 	if concept > 0 {
-		fmt.Fprintf(out, `,"property":[{"code":"parent","valueCode":"%s"}]`, c.Code((concept-1)/children))
+		fmt.Fprintf(out, `,"property":[{"code":"parent","valueCode":"%s"}]`, c.Code((concept-1)/childrenPerConcept))
 	}
 	fmt.Fprint(out, "}")
 }
@@ -84,8 +84,8 @@ func (c CodeSystem) ValueSets() (all, tree string) {
 	return fmt.Sprintf(resource, quote(c.URL+"/all"), quote(c.URL), ""), fmt.Sprintf(resource, quote(c.URL+"/tree"), quote(c.URL), filter)
 }
 
-// Listing returns a value set in JSON, at URL and suffix, with the given number of evenly distributed codes.
-func (c CodeSystem) Listing(suffix string, codes int) string {
+// ListValueSet returns a value set in JSON, at URL and suffix, with the given number of evenly distributed codes.
+func (c CodeSystem) ListValueSet(suffix string, codes int) string {
 	listed := make([]string, codes)
 	for i := range listed {
 		listed[i] = fmt.Sprintf(`{"code":%q}`, c.Code(i*(c.Concepts/codes)))
@@ -110,11 +110,11 @@ type vocabulary struct {
 	words  []string
 }
 
-// size is the number of distinct words per language.
-const size = 20_000
+// vocabularySize is the number of distinct words per language.
+const vocabularySize = 20_000
 
-// common are the most frequent words, in descending order of frequency.
-var common = strings.Fields("of disease left right acute chronic the with unspecified disorder syndrome infection diabetes mellitus type " +
+// commonWords are the most frequent words, in descending order of frequency.
+var commonWords = strings.Fields("of disease left right acute chronic the with unspecified disorder syndrome infection diabetes mellitus type " +
 	"fracture without due to and in other injury malignant neoplasm benign heart failure Ménière's artery vein bone joint pain femur " +
 	"kidney liver lung skin eye ear hand foot upper lower limb primary secondary initial encounter complication congenital anomaly")
 
@@ -125,8 +125,8 @@ var syllables = strings.Fields("car di o ne phro pa thy my al gi a he ma to me g
 // newVocabulary returns the vocabulary for a seed.
 func newVocabulary(seed uint64) *vocabulary {
 	random := rand.New(rand.NewPCG(seed, 2026))
-	v := &vocabulary{random: random, zipf: rand.NewZipf(random, 1.1, 6, size-1), words: append([]string(nil), common...)}
-	for len(v.words) < size {
+	v := &vocabulary{random: random, zipf: rand.NewZipf(random, 1.1, 6, vocabularySize-1), words: append([]string(nil), commonWords...)}
+	for len(v.words) < vocabularySize {
 		var b strings.Builder
 		for range 2 + random.IntN(4) {
 			b.WriteString(syllables[random.IntN(len(syllables))])
@@ -153,9 +153,9 @@ func (v *vocabulary) text(language string) string {
 	return b.String()
 }
 
-// Typed returns n texts that a user might type: a code, or one to three words of a display. Filters are prefixes of these
+// SearchTexts returns n texts that a user might type: a code, or one to three words of a display. Filters are prefixes of these
 // texts.
-func (c CodeSystem) Typed(n int) []string {
+func (c CodeSystem) SearchTexts(n int) []string {
 	words := newVocabulary(c.Seed)
 	typed := make([]string, n)
 	for i := range typed {

@@ -64,7 +64,7 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%s: got %d (%v), want %d", query, got.Expansion.Total, err, want)
 		}
 	}
-	if typed := cs.Typed(8); len(typed) != 8 || typed[0] == "" {
+	if typed := cs.SearchTexts(8); len(typed) != 8 || typed[0] == "" {
 		t.Errorf("got %q", typed)
 	}
 }

@@ -23,7 +23,7 @@ import (
 type grammar struct{}
 
 func (grammar) Locate(code []byte) (codesystem.Concept, bool) {
-	_, _, why := parts(code)
+	_, _, why := splitCode(code)
 	return codesystem.Concept{Code: code}, why == ""
 }
 
@@ -32,24 +32,24 @@ func (grammar) Code(c codesystem.Concept) []byte { return c.Code }
 func (grammar) Language() string { return "en" }
 
 func (grammar) InvalidReason(code []byte) string {
-	_, _, why := parts(code)
+	_, _, why := splitCode(code)
 	return why
 }
 
 func (grammar) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
-	number, unit, _ := parts(c.Code)
+	number, unit, _ := splitCode(c.Code)
 	return c.Code, fmt.Appendf(nil, "%d %s", number, grammarUnits[unit].name), 0
 }
 
 func (g grammar) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	_, display, _ := g.Concept(c)
-	return append(dst, codesystem.Text{Language: "en", Value: display, Display: true})
+	return append(dst, codesystem.Text{Language: "en", Value: display, IsDisplay: true})
 }
 
 func (grammar) Properties() []codesystem.Property { return []codesystem.Property{{Code: "base"}} }
 
 func (g grammar) Values(c codesystem.Concept, _ int, visit func([]byte) bool) {
-	_, unit, _ := parts(c.Code)
+	_, unit, _ := splitCode(c.Code)
 	visit([]byte(grammarUnits[unit].base))
 }
 
@@ -62,7 +62,7 @@ func (g grammar) AppendValues(dst []codesystem.Value, c codesystem.Concept) []co
 }
 
 func (grammar) FilterValue(_ int, value string) (string, error) {
-	_, unit, why := parts([]byte(value))
+	_, unit, why := splitCode([]byte(value))
 	if why != "" {
 		return "", errors.New(why)
 	}
@@ -74,8 +74,8 @@ func (g grammar) Explain(c codesystem.Concept, _ int, op, value string) string {
 }
 
 func (grammar) Convert(from, to codesystem.Concept) (factor string, equal, ok bool) {
-	n, a, _ := parts(from.Code)
-	m, b, _ := parts(to.Code)
+	n, a, _ := splitCode(from.Code)
+	m, b, _ := splitCode(to.Code)
 	had, has := n*grammarUnits[a].size, m*grammarUnits[b].size
 	return strconv.FormatFloat(float64(had)/float64(has), 'g', -1, 64), had == has, grammarUnits[a].base == grammarUnits[b].base
 }
@@ -86,8 +86,8 @@ var grammarUnits = map[string]struct {
 	size       int
 }{"m": {"metres", "m", 100}, "cm": {"centimetres", "m", 1}, "s": {"seconds", "s", 1}, "min": {"minutes", "s", 60}}
 
-// parts returns the number and unit of a code, or the reason why it is invalid.
-func parts(code []byte) (number int, unit, why string) {
+// splitCode returns the number and unit of a code, or the reason why it is invalid.
+func splitCode(code []byte) (number int, unit, why string) {
 	digits := len(code) - len(strings.TrimLeft(string(code), "0123456789"))
 	number, err := strconv.Atoi(string(code[:digits]))
 	if unit = string(code[digits:]); err != nil || grammarUnits[unit].base == "" {
@@ -103,8 +103,8 @@ const (
 	Shapes         = "http://x/shapes"
 )
 
-// PackedShapes is the CodeSystem of an embedded table.
-const PackedShapes = `{"resourceType":"CodeSystem","url":"http://x/shapes","language":"en","caseSensitive":true,"content":"complete",
+// EmbeddedShapes is the CodeSystem of an embedded table.
+const EmbeddedShapes = `{"resourceType":"CodeSystem","url":"http://x/shapes","language":"en","caseSensitive":true,"content":"complete",
 	"property":[{"code":"sides","type":"integer"}],"concept":[{"code":"polygon","display":"Polygon","concept":[
 	{"code":"triangle","display":"Triangle","property":[{"code":"sides","valueInteger":3}],"designation":[{"language":"de","value":"Dreieck"}]},
 	{"code":"square","display":"Square","property":[{"code":"sides","valueInteger":4}]}]},{"code":"circle","display":"Circle"}]}`
@@ -115,7 +115,7 @@ func Sources(t testing.TB, table []byte) []codesystem.Source {
 	return []codesystem.Source{
 		{
 			URL: Measures, Name: "Measures", Version: "2", CaseSensitive: true, System: grammar{},
-			Copyright: "© of measures", Common: CommonMeasures, Members: `{"title":"All measures"}`,
+			Copyright: "© of measures", CommonCodes: CommonMeasures, Members: `{"title":"All measures"}`,
 		},
 		{URL: "http://x/closed", CaseSensitive: true, System: grammar{}},
 		{URL: Shapes, Name: "Shapes", Version: "1", CaseSensitive: true, System: embeddedtable.New(table), Copyright: "© of shapes",
@@ -135,7 +135,7 @@ func SourceLibrary(t testing.TB, valueSets ...string) *terminology.Library {
 		`"concept":[{"code":"1m","display":"nearly a yard"},{"code":"20cm"},{"code":"100cm"},{"code":"3s"},{"code":"nonsense"}]},{"system":"http://x/shapes"}]}}`
 	fixture.WriteFile(t, filepath.Join(folder, "vs.json"), []byte(common+strings.Join(valueSets, "")))
 	l, err := terminology.Load(context.Background(), definitions.Options{
-		Definitions: []string{folder}, Now: func() time.Time { return fixture.Time }, Sources: Sources(t, w.EncodeAll([]byte(PackedShapes), nil)),
+		Definitions: []string{folder}, Now: func() time.Time { return fixture.Time }, Sources: Sources(t, w.EncodeAll([]byte(EmbeddedShapes), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

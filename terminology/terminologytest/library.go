@@ -56,23 +56,23 @@ func ColourLibrary(t testing.TB) *terminology.Library {
 			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
 }
 
-// Shelf is an in-memory Source that records its calls.
-type Shelf struct {
+// RecordingSource is an in-memory Source that records its calls.
+type RecordingSource struct {
 	mu        sync.Mutex
 	Resources []string      // returned for every call
-	Asked     []string      // requested definitions
+	Requested []string      // requested definitions
 	Err       error         // returned with Resources
-	Wait      chan struct{} // delays results until closed; nil: no delay
+	Release   chan struct{} // delays results until closed; nil: no delay
 }
 
 // Definitions implements [terminology.Source].
-func (s *Shelf) Definitions(ctx context.Context, m outcome.Missing) (found []jsontext.Value, err error) {
+func (s *RecordingSource) Definitions(ctx context.Context, m outcome.Missing) (found []jsontext.Value, err error) {
 	s.mu.Lock()
-	s.Asked = append(s.Asked, m.String())
+	s.Requested = append(s.Requested, m.String())
 	s.mu.Unlock()
-	if s.Wait != nil {
+	if s.Release != nil {
 		select {
-		case <-s.Wait:
+		case <-s.Release:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -86,19 +86,19 @@ func (s *Shelf) Definitions(ctx context.Context, m outcome.Missing) (found []jso
 }
 
 // Set replaces the resources and the error.
-func (s *Shelf) Set(err error, resources ...string) {
+func (s *RecordingSource) Set(err error, resources ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Resources, s.Err = resources, err
 }
 
-// WantAsked checks the definitions requested since the previous call.
-func (s *Shelf) WantAsked(t *testing.T, want ...string) {
+// WantRequested checks the definitions requested since the previous call.
+func (s *RecordingSource) WantRequested(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got := strings.Join(s.Asked, "\n"); got != strings.Join(want, "\n") {
+	if got := strings.Join(s.Requested, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("asked for\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
-	s.Asked = nil
+	s.Requested = nil
 }

@@ -25,7 +25,7 @@ import (
 // Serve mounts a handler like the gateway: operations by path, errors as OperationOutcome.
 func Serve(h *api.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if failed, ok := errors.AsType[*outcome.Error](Answer(h, w, r)); ok {
+		if failed, ok := errors.AsType[*outcome.Error](ServeError(h, w, r)); ok {
 			w.Header().Set("Content-Type", "application/fhir+json")
 			w.WriteHeader(failed.Status)
 			_, _ = w.Write(failed.OperationOutcome())
@@ -33,8 +33,8 @@ func Serve(h *api.Handler) http.Handler {
 	})
 }
 
-// Answer serves a request like [Serve], but returns the error.
-func Answer(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
+// ServeError serves a request like [Serve], but returns the error.
+func ServeError(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	below := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/fhir/R4"), "/")
 	kind, _, _ := strings.Cut(below, "/")
 	operation, isOperation := api.FindOperation(kind, strings.TrimPrefix(path.Base(below), "$"))
@@ -57,19 +57,19 @@ func Answer(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	return &outcome.Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 }
 
-// Needs skips the test if the build lacks a feature: an operation, identified by a path such as
+// RequireFeatures skips the test if the build lacks a feature: an operation, identified by a path such as
 // /CodeSystem/$lookup?code=a, a code system, identified by URL, or "xml".
-func Needs(t testing.TB, features ...string) {
+func RequireFeatures(t testing.TB, features ...string) {
 	t.Helper()
 	for _, feature := range features {
-		if !Has(feature) {
+		if !HasFeature(feature) {
 			t.Skipf("this build has no %s", feature)
 		}
 	}
 }
 
-// Has reports whether the build has a feature, identified as for [Needs].
-func Has(feature string) bool {
+// HasFeature reports whether the build has a feature, identified as for [RequireFeatures].
+func HasFeature(feature string) bool {
 	if feature == "xml" {
 		return negotiation.HasXML()
 	}
@@ -79,7 +79,7 @@ func Has(feature string) bool {
 		_, ok := api.FindOperation(kind, name)
 		return ok || kind == "ValueSet" && name == "expand"
 	}
-	return slices.ContainsFunc(codesystem.Registered(), func(s codesystem.Source) bool { return s.URL == feature })
+	return slices.ContainsFunc(codesystem.Sources(), func(s codesystem.Source) bool { return s.URL == feature })
 }
 
 // Call sends a request to a handler mounted like in the gateway, and returns the response.
@@ -92,13 +92,13 @@ func Call(t testing.TB, h *api.Handler, method, path, body string, headers ...st
 	}
 	w := httptest.NewRecorder()
 	Serve(h).ServeHTTP(w, r)
-	var answer map[string]any
+	var response map[string]any
 	if w.Body.Len() > 0 && strings.Contains(w.Header().Get("Content-Type"), "json") {
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 			t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)
 		}
 	}
-	return w, answer
+	return w, response
 }
 
 // Query returns a query string of alternating names and values.
@@ -140,8 +140,8 @@ func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	return result
 }
 
-// Refused sends an $expand request that must fail.
-func Refused(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Error {
+// ExpandError sends an $expand request that must fail.
+func ExpandError(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Error {
 	t.Helper()
 	w, err := Request(&api.Handler{Library: l}, http.MethodGet, Query(pairs...))
 	var e *outcome.Error
@@ -157,7 +157,7 @@ func Refused(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Err
 // AsXML converts a resource from JSON to XML. It skips the test in a build without XML.
 func AsXML(t testing.TB, resource string) string {
 	t.Helper()
-	Needs(t, "xml")
+	RequireFeatures(t, "xml")
 	document, err := negotiation.AppendXML(nil, []byte(resource))
 	if err != nil {
 		t.Fatal(err)
@@ -327,8 +327,8 @@ func Outline(contains []Entry) string {
 	return b.String()
 }
 
-// Shown formats the codes of an expansion as code=display.
-func Shown(codes iter.Seq[expansion.Code]) string {
+// FormatCodes formats the codes of an expansion as code=display.
+func FormatCodes(codes iter.Seq[expansion.Code]) string {
 	var list []string
 	for c := range codes {
 		list = append(list, c.Code+"="+c.Display)

@@ -20,8 +20,8 @@ import (
 
 // True and False are the results of $validate-code.
 const (
-	True  = `{"name":"result","valueBoolean":true}`
-	False = `{"name":"result","valueBoolean":false}`
+	ResultTrue  = `{"name":"result","valueBoolean":true}`
+	ResultFalse = `{"name":"result","valueBoolean":false}`
 )
 
 // WantSource checks that a code system can be read by ID, and its member compositional.
@@ -38,30 +38,30 @@ func WantSource(t *testing.T, id, system string, compositional bool) {
 func WantCode(t *testing.T, system, version, code, display, unknown string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
-	if !Has("/CodeSystem/$validate-code") {
+	if !HasFeature("/CodeSystem/$validate-code") {
 		return
 	}
 	validate := "/CodeSystem/$validate-code?" + Query("url", system) + "&"
 	w, _ := Call(t, h, "GET", validate+Query("code", code), "")
-	want := []string{True, `"display","valueString":"` + display + `"`}
+	want := []string{ResultTrue, `"display","valueString":"` + display + `"`}
 	if version != "" {
 		want = append(want, `"version","valueString":"`+version+`"`)
 	}
-	fixture.WantText(t, w.Body.String(), want...)
+	fixture.WantContains(t, w.Body.String(), want...)
 	if unknown != "" {
 		w, _ = Call(t, h, "GET", validate+Query("code", unknown), "")
-		fixture.WantText(t, w.Body.String(), False)
+		fixture.WantContains(t, w.Body.String(), ResultFalse)
 	}
 }
 
-// WantAnswers sends GET requests and checks that each response contains texts.
-func WantAnswers(t *testing.T, want map[string][]string) {
+// WantResponses sends GET requests and checks that each response contains texts.
+func WantResponses(t *testing.T, want map[string][]string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
 	for path, texts := range want {
-		if Has(path) {
+		if HasFeature(path) {
 			w, _ := Call(t, h, "GET", path, "")
-			fixture.WantText(t, w.Body.String(), texts...)
+			fixture.WantContains(t, w.Body.String(), texts...)
 		}
 	}
 }
@@ -70,22 +70,22 @@ func WantAnswers(t *testing.T, want map[string][]string) {
 func WantMissing(t *testing.T, want map[string]bool) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t), HasOtherServers: true}
-	for path, asks := range want {
-		if !Has(path) {
+	for path, hasMissing := range want {
+		if !HasFeature(path) {
 			continue
 		}
-		err := Answer(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/fhir/R4"+path, nil))
-		if failed, ok := errors.AsType[*outcome.Error](err); ok && len(failed.Missing) > 0 != asks || !ok && asks {
+		err := ServeError(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/fhir/R4"+path, nil))
+		if failed, ok := errors.AsType[*outcome.Error](err); ok && len(failed.Missing) > 0 != hasMissing || !ok && hasMissing {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
 }
 
-// WantBesidePart checks that an incomplete code system, loaded or sent with a request, does not hide a code of the
+// WantPartialSystem checks that an incomplete code system, loaded or sent with a request, does not hide a code of the
 // registered one, regardless of its version. content is its CodeSystem.content.
-func WantBesidePart(t *testing.T, system, content, code string) {
+func WantPartialSystem(t *testing.T, system, content, code string) {
 	t.Helper()
-	Needs(t, "/CodeSystem/$validate-code")
+	RequireFeatures(t, "/CodeSystem/$validate-code")
 	for _, version := range []string{"2.2", "9999"} {
 		part := `{"resourceType":"CodeSystem","url":"` + system + `","version":"` + version + `","content":"` + content + `","concept":[{"code":"no-code"}]}`
 		loaded, core := &api.Handler{Library: CoreWith(t, part)}, &api.Handler{Library: Core(t)}
@@ -93,10 +93,10 @@ func WantBesidePart(t *testing.T, system, content, code string) {
 			"loaded": func(code string) string { return ValidateIn(t, loaded, system, code, "") },
 			"sent":   func(code string) string { return ValidateIn(t, core, system, code, part) },
 		} {
-			if got := asked(code); !strings.Contains(got, True) || strings.Contains(got, `"issues"`) {
+			if got := asked(code); !strings.Contains(got, ResultTrue) || strings.Contains(got, `"issues"`) {
 				t.Errorf("%s %s, %s: %s: got %s", content, version, where, code, got)
 			}
-			if got := asked("no-code"); strings.Contains(got, True) && !strings.Contains(got, "IN_FRAGMENT") {
+			if got := asked("no-code"); strings.Contains(got, ResultTrue) && !strings.Contains(got, "IN_FRAGMENT") {
 				t.Errorf("%s %s, %s: no-code: got %s", content, version, where, got)
 			}
 		}
@@ -108,9 +108,9 @@ func ValidateIn(t *testing.T, h *api.Handler, system, code, resource string) str
 	t.Helper()
 	list := []string{fixture.URI("url", system), `{"name":"code","valueCode":"` + code + `"}`}
 	if resource != "" {
-		list = append(list, fixture.Brings(resource))
+		list = append(list, fixture.TxResource(resource))
 	}
-	w, _ := Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(list...))
+	w, _ := Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.ParametersOf(list...))
 	return w.Body.String()
 }
 

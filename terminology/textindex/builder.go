@@ -14,64 +14,64 @@ import (
 // builder builds an index. It reads the documents in rank order and records their words; a counting sort turns the
 // records into postings.
 type builder struct {
-	reader         reader
-	words          *wordStream
-	runes          runeWords
-	displays, code []uint64 // hash of the display and of the code, by rank
+	reader                    reader
+	words                     *wordStream
+	runes                     runeWords
+	displayHashes, codeHashes []uint64 // hash of the display and of the code, by rank
 }
 
-// Large is the number of documents from which on an index is stored off the heap.
-const Large = 5000
+// LargeCorpusSize is the number of documents from which on an index is stored off the heap.
+const LargeCorpusSize = 5000
 
 // New builds the index of a corpus, which must not change afterwards.
 func New(c Corpus) *Index {
 	x := &Index{corpus: c, language: languageOf(c.Language())}
-	x.order, x.chosen = staticOrder(c)
+	x.order, x.selectableCount = staticOrder(c)
 	b := &builder{reader: newReader(c), words: newWordStream()}
 	b.runes.words = b.words
 	for rank, doc := range x.order {
 		b.read(uint32(rank), doc)
 	}
-	x.whole = wholeTexts{displays: newExact(b.displays), codes: newExact(b.code)}
-	x.collect()
-	if x.language.elements != nil {
-		x.divided = divideWords(x.language, &b.words.words)
-		b.words = b.words.withParts(b.partLists(x.divided))
+	x.exactTexts = exactTexts{displays: newHashIndex(b.displayHashes), codes: newHashIndex(b.codeHashes)}
+	x.collectGarbage()
+	if x.language.linkingElements != nil {
+		x.compounds = splitCompounds(x.language, &b.words.words)
+		b.words = b.words.withParts(b.partLists(x.compounds))
 	}
-	sorted := b.words.words.sorted()
+	sorted := b.words.words.sortedIDs()
 	for _, id := range sorted {
 		x.words.add([]byte(b.words.words.words[id]))
 	}
 	b.words.words, b.words.lastSeen, b.words.position = vocabulary{}, nil, nil
-	x.collect()
+	x.collectGarbage()
 	x.postings = newPostings(b.words, sorted)
 	b.words = nil
-	x.collect()
-	x.stems, x.spelled = newStems(&x.words, x.language), newAliases(&x.words, x.language.otherSpelling)
-	x.pieces = newPieces(&x.words)
-	x.collect()
-	x.common = findCommon(&x.words, &x.postings, len(x.order))
-	if len(x.order) >= Large {
+	x.collectGarbage()
+	x.byStem, x.bySpelling = newStemIndex(&x.words, x.language), newSpellingAliases(&x.words, x.language.variantSpelling)
+	x.pieces = newSubstringFilter(&x.words)
+	x.collectGarbage()
+	x.common = newCommonPrefixes(&x.words, &x.postings, len(x.order))
+	if len(x.order) >= LargeCorpusSize {
 		m := new(offheap.Memory)
-		x.settle(m)
-		offheap.ReleaseWith(x, m)
+		x.moveOffHeap(m)
+		offheap.ReleaseWhenCollected(x, m)
 		debug.FreeOSMemory()
 	}
 	return x
 }
 
-func (x *Index) settle(m *offheap.Memory) {
-	c, p, e := &x.common, &x.postings, &x.whole
+func (x *Index) moveOffHeap(m *offheap.Memory) {
+	c, p, e := &x.common, &x.postings, &x.exactTexts
 	offheap.Move(m, &x.order, &x.words.from, &p.from, &e.displays.ranks, &e.codes.ranks)
-	offheap.Move(m, &x.stems.ranks, &x.spelled.ids, &x.spelled.forms.from)
-	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
-	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &x.stems.hashes, &c.sets, &c.heads, (*[]uint64)(&x.pieces))
-	offheap.Move(m, &x.words.text, &p.list, &x.spelled.forms.text)
+	offheap.Move(m, &x.byStem.ranks, &x.bySpelling.ids, &x.bySpelling.forms.from)
+	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.headCounts, &c.dense)
+	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &x.byStem.hashes, &c.sets, &c.heads, (*[]uint64)(&x.pieces))
+	offheap.Move(m, &x.words.text, &p.list, &x.bySpelling.forms.text)
 }
 
-// collect releases memory during the construction of a large index.
-func (x *Index) collect() {
-	if len(x.order) >= Large {
+// collectGarbage releases memory during the construction of a large index.
+func (x *Index) collectGarbage() {
+	if len(x.order) >= LargeCorpusSize {
 		debug.FreeOSMemory()
 	}
 }
@@ -98,18 +98,18 @@ func staticOrder(c Corpus) (order []uint32, chosen int) {
 func (b *builder) read(rank, doc uint32) {
 	r := &b.reader
 	r.read(doc)
-	b.displays, b.code = append(b.displays, exactHash(r.line)), append(b.code, exactHash(r.joined))
+	b.displayHashes, b.codeHashes = append(b.displayHashes, hashText(r.line)), append(b.codeHashes, hashText(r.joined))
 	b.runes.addLine(rank, r.line)
-	for i, s := range r.spots() {
-		if i < r.shown {
+	for i, s := range r.tokens() {
+		if i < r.displayTokenCount {
 			first, _ := utf8.DecodeRune(s.word)
-			b.runes.add(rank, letterFirst, first)
+			b.runes.add(rank, kindLetterFirst, first)
 		}
-		b.words.add(rank, s.word, s.head)
+		b.words.add(rank, s.word, s.inHead)
 	}
 	b.runes.addSigns(rank, r.corpus.Display(doc))
 	b.runes.addSigns(rank, r.corpus.Code(doc))
-	b.words.end()
+	b.words.endDocument()
 }
 
 // partLists returns the compound parts of each word, encoded as in [wordStream].
@@ -117,7 +117,7 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 	lists := make([][]uint32, len(b.words.words.words))
 	for id := range lists {
 		word := []byte(b.words.words.words[id])
-		for _, p := range c.of(word) {
+		for _, p := range c.partsOf(word) {
 			list := 2 * b.words.number(word[p.from:p.to])
 			if p.from > 0 {
 				list++
@@ -130,35 +130,35 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 
 // reader reads the words of documents. It reuses buffers between calls.
 type reader struct {
-	corpus  Corpus
-	spotter spotter  // words of all texts of a document
-	shown   int      // number of spots from the display
-	line    []byte   // words of the display
-	joined  []byte   // words of the code, without spaces
-	text    []byte   // text that spots refer to
-	others  [][]byte // other texts of the corpus
+	corpus            Corpus
+	tokenizer         tokenizer // words of all texts of a document
+	displayTokenCount int       // number of spots from the display
+	line              []byte    // words of the display
+	joined            []byte    // words of the code, without spaces
+	text              []byte    // text that spots refer to
+	otherTexts        [][]byte  // other texts of the corpus
 }
 
 func newReader(c Corpus) reader {
-	return reader{corpus: c, spotter: spotter{language: languageOf(c.Language())}}
+	return reader{corpus: c, tokenizer: tokenizer{language: languageOf(c.Language())}}
 }
 
-// spots returns the words of the last document read.
-func (r *reader) spots() []spot { return r.spotter.spots }
+// tokens returns the words of the last document read.
+func (r *reader) tokens() []token { return r.tokenizer.tokens }
 
 // readDisplay reads only the words of a document's display.
 func (r *reader) readDisplay(doc uint32) {
-	s := &r.spotter
-	s.spots = s.spots[:0]
+	s := &r.tokenizer
+	s.tokens = s.tokens[:0]
 	display := r.corpus.Display(doc)
 	r.line = append(r.line[:0], s.folder.words(display)...)
 	r.text = s.add(r.text[:0], display)
-	r.shown = len(s.spots)
+	r.displayTokenCount = len(s.tokens)
 }
 
 // readCode reads the words of a document's code.
 func (r *reader) readCode(doc uint32) (line []byte) {
-	line = r.spotter.folder.words(r.corpus.Code(doc))
+	line = r.tokenizer.folder.words(r.corpus.Code(doc))
 	r.joined = appendJoined(r.joined[:0], line)
 	return line
 }
@@ -166,20 +166,20 @@ func (r *reader) readCode(doc uint32) (line []byte) {
 // read reads the words of all texts of a document.
 func (r *reader) read(doc uint32) {
 	r.readDisplay(doc)
-	s := &r.spotter
+	s := &r.tokenizer
 	line := r.readCode(doc)
 	if len(r.joined) > 0 {
-		s.spots = append(s.spots, spot{word: r.joined, head: true})
+		s.tokens = append(s.tokens, token{word: r.joined, inHead: true})
 	}
 	start := len(r.text)
 	r.text = append(r.text, line...)
 	for line := r.text[start:]; len(line) > 0; {
 		var word []byte
 		word, line = nextWord(line)
-		s.spots = append(s.spots, spot{word: word, head: true})
+		s.tokens = append(s.tokens, token{word: word, inHead: true})
 	}
-	others, foreign := r.corpus.AppendOthers(r.others[:0], doc)
-	r.others = others
+	others, foreign := r.corpus.AppendOtherTexts(r.otherTexts[:0], doc)
+	r.otherTexts = others
 	r.text = s.addAll(r.text, others, foreign, r.line)
 }
 
@@ -189,126 +189,126 @@ const bytesPerStep = 32
 // steps returns the cost of examining the words of the document the given number of times, in search steps.
 func (r *reader) steps(times int) int { return 1 + len(r.text)*(1+times)/bytesPerStep }
 
-// forget drops the references to the corpus.
-func (r *reader) forget() {
+// releaseCorpus drops the references to the corpus.
+func (r *reader) releaseCorpus() {
 	r.corpus = nil
-	clear(r.others[:cap(r.others)])
+	clear(r.otherTexts[:cap(r.otherTexts)])
 }
 
-// spot is a word of a text with its position.
-type spot struct {
+// token is a word of a text with its position.
+type token struct {
 	word []byte
 
-	// head reports whether the word is in the head of its text: the part outside brackets before the first comma and the
+	// inHead reports whether the word is in the head of its text: the part outside brackets before the first comma and the
 	// first stop word.
-	head bool
+	inHead bool
 }
 
-// spotter splits texts into spots. It reuses buffers between calls.
-type spotter struct {
-	folder   folder
+// tokenizer splits texts into spots. It reuses buffers between calls.
+type tokenizer struct {
+	folder   textFolder
 	language *language
-	spots    []spot
+	tokens   []token
 }
 
 // addAll adds the other texts of a document with the given words in its display. The last foreign texts have no heads.
-func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byte) []byte {
+func (s *tokenizer) addAll(buffer []byte, texts [][]byte, foreign int, display []byte) []byte {
 	for i, text := range texts {
-		from := len(s.spots)
-		room = s.add(room, text)
-		s.leaveOutShort(from, display)
+		from := len(s.tokens)
+		buffer = s.add(buffer, text)
+		s.removeAbbreviations(from, display)
 		if i >= len(texts)-foreign {
-			for at := range s.spots[from:] {
-				s.spots[from+at].head = false
+			for at := range s.tokens[from:] {
+				s.tokens[from+at].inHead = false
 			}
 		}
 	}
-	return room
+	return buffer
 }
 
-// leaveOutShort removes words that abbreviate a word of the display, if the text is a short form of the display: it has
+// removeAbbreviations removes words that abbreviate a word of the display, if the text is a short form of the display: it has
 // two abbreviated words, or one and a word of the display. Its remaining words lose their head, because its punctuation
 // and stop words differ from the display's. Otherwise the prefix diab would rank "Type 2 diab w oth comp" before "Type
 // 2 diabetes with other complications".
-func (s *spotter) leaveOutShort(from int, display []byte) {
-	if len(display) > longestDisplay {
+func (s *tokenizer) removeAbbreviations(from int, display []byte) {
+	if len(display) > maxComparedDisplay {
 		return
 	}
-	same, short, kept := 0, 0, s.spots[:from]
-	for _, spot := range s.spots[from:] {
-		if in, begins := amongWords(display, spot.word); in {
+	same, short, kept := 0, 0, s.tokens[:from]
+	for _, token := range s.tokens[from:] {
+		if in, begins := matchAbbreviation(display, token.word); in {
 			same = 1
-		} else if begins && len(spot.word) > 1 {
+		} else if begins && len(token.word) > 1 {
 			short++
 		}
 	}
 	if short == 0 || same+short < 2 {
 		return
 	}
-	for _, spot := range s.spots[from:] {
-		if in, begins := amongWords(display, spot.word); in || !begins {
-			spot.head = false
-			kept = append(kept, spot)
+	for _, token := range s.tokens[from:] {
+		if in, begins := matchAbbreviation(display, token.word); in || !begins {
+			token.inHead = false
+			kept = append(kept, token)
 		}
 	}
-	s.spots = kept
+	s.tokens = kept
 }
 
-// longestDisplay is the maximum length of a display, in bytes of words, that is compared with other texts.
-const longestDisplay = 256
+// maxComparedDisplay is the maximum length of a display, in bytes of words, that is compared with other texts.
+const maxComparedDisplay = 256
 
-// amongWords reports whether word is in words, and whether it abbreviates one, which a number never does.
-func amongWords(words, word []byte) (in, begins bool) {
+// matchAbbreviation reports whether word is in words, and whether it abbreviates one, which a number never does.
+func matchAbbreviation(words, word []byte) (found, begins bool) {
 	for len(words) > 0 {
 		var longer []byte
 		longer, words = nextWord(words)
 		if bytes.HasPrefix(longer, word) {
-			in = in || len(longer) == len(word)
+			found = found || len(longer) == len(word)
 			begins = true
 		}
 	}
-	return in, begins && !bytes.ContainsAny(word, "0123456789")
+	return found, begins && !bytes.ContainsAny(word, "0123456789")
 }
 
 // add appends the words of a text to spots, including words that begin inside others and the joined form of hyphenated
 // words. The spots refer to room, to which their letters are appended, and are valid as long as room is.
-func (s *spotter) add(room, text []byte) []byte {
+func (s *tokenizer) add(buffer, text []byte) []byte {
 	line := s.folder.words(text)
-	start := len(room)
-	room = append(room, line...)
-	line = room[start:]
-	at, chain, inner, marks := place{head: true}, 0, s.folder.inner, s.folder.marks
+	start := len(buffer)
+	buffer = append(buffer, line...)
+	line = buffer[start:]
+	at, chain, inner, marks := scanState{head: true}, 0, s.folder.inner, s.folder.marks
 	for from := 0; from < len(line); {
 		word, rest := nextWord(line[from:])
 		end := len(line) - len(rest)
-		marks = at.pass(marks, from)
-		if from > 0 && s.language.stops[string(word)] {
+		marks = at.applyMarks(marks, from)
+		if from > 0 && s.language.stopWords[string(word)] {
 			at.head = false
 		}
 		head := at.head && at.depth == 0
-		s.spots = append(s.spots, spot{word, head})
+		s.tokens = append(s.tokens, token{word, head})
 		if !at.joined {
 			chain = from
 		} else { // beta-2-agonist also yields beta2 and beta2agonist
-			s.spots = append(s.spots, spot{appendJoined(nil, line[chain:end]), head})
+			s.tokens = append(s.tokens, token{appendJoined(nil, line[chain:end]), head})
 		}
 		inner = s.addInner(line, from, end, inner, head)
 		from = end
 	}
-	return room
+	return buffer
 }
 
 // addInner adds the words that begin inside a word, and the part before them, which alone may be in a head.
-func (s *spotter) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
+func (s *tokenizer) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
 	if len(inner) > 0 && inner[0] < end {
-		s.spots = append(s.spots, spot{line[from+1 : inner[0]], head})
+		s.tokens = append(s.tokens, token{line[from+1 : inner[0]], head})
 	}
 	for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
 		next := end
 		if len(inner) > 1 {
 			next = min(end, inner[1])
 		}
-		s.spots = append(s.spots, spot{word: line[inner[0]:next]})
+		s.tokens = append(s.tokens, token{word: line[inner[0]:next]})
 	}
 	return inner
 }
@@ -331,8 +331,8 @@ func (v *vocabulary) id(word []byte) uint32 {
 	return id
 }
 
-// sorted returns the numbers of the words in alphabetical order.
-func (v *vocabulary) sorted() []uint32 {
+// sortedIDs returns the numbers of the words in alphabetical order.
+func (v *vocabulary) sortedIDs() []uint32 {
 	ids := make([]uint32, len(v.words))
 	for i := range ids {
 		ids[i] = uint32(i)
@@ -348,7 +348,7 @@ type wordStream struct {
 	lastSeen []uint32 // by word: last document that contains it, plus one
 	position []uint32 // by word: its position in lists
 	lists    []uint32 // encoded words of the current document
-	written  [][]byte // previous documents: varints of encoded words plus one, terminated by 0; chunked to grow without copying
+	encoded  [][]byte // previous documents: varints of encoded words plus one, terminated by 0; chunked to grow without copying
 }
 
 func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
@@ -368,11 +368,11 @@ func (s *wordStream) add(rank uint32, word []byte, head bool) {
 	if !head {
 		list++
 	}
-	s.note(rank, list)
+	s.record(rank, list)
 }
 
-// note records an encoded word. If a document has the word in a head and elsewhere, the head wins.
-func (s *wordStream) note(rank, list uint32) {
+// record records an encoded word. If a document has the word in a head and elsewhere, the head wins.
+func (s *wordStream) record(rank, list uint32) {
 	id := list / 2
 	switch {
 	case s.lastSeen[id] != rank+1:
@@ -383,8 +383,8 @@ func (s *wordStream) note(rank, list uint32) {
 	}
 }
 
-// end completes the current document.
-func (s *wordStream) end() {
+// endDocument completes the current document.
+func (s *wordStream) endDocument() {
 	for _, list := range s.lists {
 		s.write(list + 1)
 	}
@@ -393,17 +393,17 @@ func (s *wordStream) end() {
 }
 
 func (s *wordStream) write(n uint32) {
-	last := len(s.written) - 1
-	if last < 0 || cap(s.written[last])-len(s.written[last]) < binary.MaxVarintLen32 {
-		s.written, last = append(s.written, make([]byte, 0, 1<<min(19, 10+len(s.written)))), last+1
+	last := len(s.encoded) - 1
+	if last < 0 || cap(s.encoded[last])-len(s.encoded[last]) < binary.MaxVarintLen32 {
+		s.encoded, last = append(s.encoded, make([]byte, 0, 1<<min(19, 10+len(s.encoded)))), last+1
 	}
-	s.written[last] = binary.AppendUvarint(s.written[last], uint64(n))
+	s.encoded[last] = binary.AppendUvarint(s.encoded[last], uint64(n))
 }
 
 // each calls visit with the rank of the document and each encoded word.
 func (s *wordStream) each(visit func(rank, list uint32)) {
 	rank := uint32(0)
-	for _, chunk := range s.written {
+	for _, chunk := range s.encoded {
 		for len(chunk) > 0 {
 			n, width := binary.Uvarint(chunk)
 			if chunk = chunk[width:]; n == 0 {
@@ -423,26 +423,26 @@ func (s *wordStream) withParts(lists [][]uint32) *wordStream {
 	at := uint32(0)
 	s.each(func(rank, list uint32) {
 		for ; at < rank; at++ {
-			all.end()
+			all.endDocument()
 		}
-		all.note(rank, list)
+		all.record(rank, list)
 		for _, part := range lists[list/2] {
-			all.note(rank, part|list&1)
+			all.record(rank, part|list&1)
 		}
 	})
-	all.end()
+	all.endDocument()
 	return all
 }
 
 // The index stores single letters and signs as special words. Their first byte identifies their position and cannot
 // occur in typed words.
 const (
-	letterAnywhere = iota // a letter or digit, anywhere in the display
-	letterFirst           // a letter or digit at the beginning of a word of the display
-	signAnywhere          // any other rune, in the display or the code
-	runeKinds
+	kindLetterAnywhere = iota // a letter or digit, anywhere in the display
+	kindLetterFirst           // a letter or digit at the beginning of a word of the display
+	kindSignAnywhere          // any other rune, in the display or the code
+	runeKindCount
 
-	firstOfWords = runeKinds // first bytes of ordinary words are greater or equal
+	minWordByte = runeKindCount // first bytes of ordinary words are greater or equal
 )
 
 // appendRuneWord appends the special word of a letter or sign.
@@ -452,9 +452,9 @@ func appendRuneWord(dst []byte, kind byte, r rune) []byte {
 
 // runeWords adds letters and signs to a word stream, each as a special word (see appendRuneWord).
 type runeWords struct {
-	words *wordStream
-	ascii [runeKinds][utf8.RuneSelf]uint32 // numbers of the special words of ASCII runes, plus one
-	room  []byte
+	words  *wordStream
+	ascii  [runeKindCount][utf8.RuneSelf]uint32 // numbers of the special words of ASCII runes, plus one
+	buffer []byte
 }
 
 func (w *runeWords) add(rank uint32, kind byte, r rune) {
@@ -463,12 +463,12 @@ func (w *runeWords) add(rank uint32, kind byte, r rune) {
 		id = w.ascii[kind][r]
 	}
 	if id == 0 {
-		w.room = appendRuneWord(w.room[:0], kind, r)
-		if id = w.words.number(w.room) + 1; r < utf8.RuneSelf {
+		w.buffer = appendRuneWord(w.buffer[:0], kind, r)
+		if id = w.words.number(w.buffer) + 1; r < utf8.RuneSelf {
 			w.ascii[kind][r] = id
 		}
 	}
-	w.words.note(rank, 2*(id-1)+1)
+	w.words.record(rank, 2*(id-1)+1)
 }
 
 // addLine adds the letters and digits of a display.
@@ -476,7 +476,7 @@ func (w *runeWords) addLine(rank uint32, line []byte) {
 	for i := 0; i < len(line); {
 		r, width := utf8.DecodeRune(line[i:])
 		if i += width; r != ' ' {
-			w.add(rank, letterAnywhere, r)
+			w.add(rank, kindLetterAnywhere, r)
 		}
 	}
 }
@@ -490,7 +490,7 @@ func (w *runeWords) addSigns(rank uint32, text []byte) {
 		}
 		i += width
 		if r != ' ' && !isWordRune(r) {
-			w.add(rank, signAnywhere, r)
+			w.add(rank, kindSignAnywhere, r)
 		}
 	}
 }

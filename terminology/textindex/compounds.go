@@ -20,27 +20,27 @@ type Compounds struct {
 // not write compounds as one word.
 func NewCompounds(c Corpus) *Compounds {
 	l := languageOf(c.Language())
-	if l.elements == nil {
+	if l.linkingElements == nil {
 		return nil
 	}
 	words, r := newVocabulary(), newReader(c)
 	for doc := range uint32(c.Len()) {
 		r.read(doc)
-		for _, s := range r.spots() {
+		for _, s := range r.tokens() {
 			words.id(s.word)
 		}
 	}
-	return divideWords(l, &words)
+	return splitCompounds(l, &words)
 }
 
-// divideWords returns the compounds among the words of a corpus.
-func divideWords(l *language, words *vocabulary) *Compounds {
+// splitCompounds returns the compounds among the words of a corpus.
+func splitCompounds(l *language, words *vocabulary) *Compounds {
 	d := newDictionary(l, words)
 	c := &Compounds{from: make([]uint32, 1)}
 	var parts []part
-	for _, id := range words.sorted() {
+	for _, id := range words.sortedIDs() {
 		word := []byte(words.words[id])
-		if parts = d.divide(parts[:0], word, id); len(parts) > 0 {
+		if parts = d.appendWordParts(parts[:0], word, id); len(parts) > 0 {
 			c.words.add(word)
 			c.parts = append(c.parts, parts...)
 			c.from = append(c.from, uint32(len(c.parts)))
@@ -50,8 +50,8 @@ func divideWords(l *language, words *vocabulary) *Compounds {
 	return c
 }
 
-// of returns the parts of a word.
-func (c *Compounds) of(word []byte) []part {
+// partsOf returns the parts of a word.
+func (c *Compounds) partsOf(word []byte) []part {
 	if i, ok := c.words.find(word); ok {
 		return c.parts[c.from[i]:c.from[i+1]]
 	}
@@ -62,61 +62,61 @@ func (c *Compounds) bytes() int { return c.words.bytes() + 4*len(c.from) + 2*len
 
 // Limits on compound words, in letters. Shorter parts occur in too many words that are not compounds.
 const (
-	fewestPart  = 4
-	maxCompound = 64
+	minPartLength     = 4
+	maxCompoundLength = 64
 )
 
 // dictionary splits compound words. Its only source is the corpus: a code system that writes a word on its own
 // somewhere uses it as a part elsewhere.
 type dictionary struct {
-	elements   []string
-	forms      map[string]bool  // words with and without endings
-	beginnings map[string]uint8 // first parts before such words, with the number of words that have them, capped at 2
-	starts     bitset.Set       // first letters of forms, to rule out most positions quickly
-	ends       []uint64         // by word of the corpus: bitmask of positions where a last part may begin
+	linkingElements []string
+	forms           map[string]bool  // words with and without endings
+	beginnings      map[string]uint8 // first parts before such words, with the number of words that have them, capped at 2
+	firstLetters    bitset.Set       // first letters of forms, to rule out most positions quickly
+	lastPartStarts  []uint64         // by word of the corpus: bitmask of positions where a last part may begin
 }
 
 // newDictionary returns the dictionary of a vocabulary.
 func newDictionary(l *language, words *vocabulary) *dictionary {
-	d := &dictionary{elements: l.elements, forms: map[string]bool{}, beginnings: map[string]uint8{}}
-	d.starts, d.ends = bitset.New(26*26*26*26), make([]uint64, len(words.words))
+	d := &dictionary{linkingElements: l.linkingElements, forms: map[string]bool{}, beginnings: map[string]uint8{}}
+	d.firstLetters, d.lastPartStarts = bitset.New(26*26*26*26), make([]uint64, len(words.words))
 	for _, word := range words.words {
-		if word := []byte(word); hasLetters(word) {
-			d.starts.Add(start(word))
+		if word := []byte(word); canBePart(word) {
+			d.firstLetters.Add(encodePrefix(word))
 			d.forms[string(word)] = true
 			d.eachForm(word, func(form []byte) bool { d.forms[string(form)] = true; return false })
 		}
 	}
 	for id, word := range words.words {
-		if word := []byte(word); hasLetters(word) {
-			d.ends[id] = d.endsOf(word)
-			d.addBeginnings(word, d.ends[id])
+		if word := []byte(word); canBePart(word) {
+			d.lastPartStarts[id] = d.lastPartStartsOf(word)
+			d.addBeginnings(word, d.lastPartStarts[id])
 		}
 	}
 	return d
 }
 
-// start encodes the first fewestPart letters of a word as a number.
-func start(word []byte) (n uint32) {
-	for _, c := range word[:fewestPart] {
+// encodePrefix encodes the first minPartLength letters of a word as a number.
+func encodePrefix(word []byte) (n uint32) {
+	for _, c := range word[:minPartLength] {
 		n = 26*n + uint32(c-'a')
 	}
 	return n
 }
 
-// endsOf returns a bitmask of the positions where the last part of a word may begin.
-func (d *dictionary) endsOf(word []byte) (ends uint64) {
-	for at := fewestPart; at <= len(word)-fewestPart; at++ {
-		if d.isLast(word[at:]) {
+// lastPartStartsOf returns a bitmask of the positions where the last part of a word may begin.
+func (d *dictionary) lastPartStartsOf(word []byte) (ends uint64) {
+	for at := minPartLength; at <= len(word)-minPartLength; at++ {
+		if d.isLastPart(word[at:]) {
 			ends |= 1 << at
 		}
 	}
 	return ends
 }
 
-// hasLetters reports whether a word can be a part: it has a valid length and only Latin letters.
-func hasLetters(word []byte) bool {
-	if len(word) < fewestPart || len(word) > maxCompound {
+// canBePart reports whether a word can be a part: it has a valid length and only Latin letters.
+func canBePart(word []byte) bool {
+	if len(word) < minPartLength || len(word) > maxCompoundLength {
 		return false
 	}
 	for _, c := range word {
@@ -129,8 +129,8 @@ func hasLetters(word []byte) bool {
 
 // eachForm calls visit with the word minus each of its endings, until visit returns true.
 func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
-	for _, e := range d.elements {
-		if n := len(word) - len(e); n >= fewestPart && string(word[n:]) == e && visit(word[:n]) {
+	for _, e := range d.linkingElements {
+		if n := len(word) - len(e); n >= minPartLength && string(word[n:]) == e && visit(word[:n]) {
 			return true
 		}
 	}
@@ -149,9 +149,9 @@ func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 
 func (d *dictionary) isWord(word []byte) bool { return d.forms[string(word)] }
 
-// isLast reports whether a word, possibly with an ending, can be the last part of a compound.
-func (d *dictionary) isLast(word []byte) bool {
-	return d.starts.Has(start(word)) && (d.isWord(word) || d.eachForm(word, d.isWord))
+// isLastPart reports whether a word, possibly with an ending, can be the last part of a compound.
+func (d *dictionary) isLastPart(word []byte) bool {
+	return d.firstLetters.Has(encodePrefix(word)) && (d.isWord(word) || d.eachForm(word, d.isWord))
 }
 
 // isPart reports whether a word can be a part of a compound other than the last.
@@ -162,49 +162,49 @@ func (d *dictionary) isPart(word []byte) bool {
 // part is the position of a part in a compound word.
 type part struct{ from, to uint8 }
 
-// division contains, by start position of a part, the end of that part (0 if the rest cannot be split) and the start of
+// compoundSplit contains, by start position of a part, the end of that part (0 if the rest cannot be split) and the start of
 // the next part.
-type division struct{ to, next [maxCompound]uint8 }
+type compoundSplit struct{ to, next [maxCompoundLength]uint8 }
 
-// divide appends the parts of a word of the corpus and, recursively, their parts. Parts are as long as possible.
-func (d *dictionary) divide(parts []part, word []byte, id uint32) []part {
-	return d.within(parts, word, d.ends[id], 0)
+// appendWordParts appends the parts of a word of the corpus and, recursively, their parts. Parts are as long as possible.
+func (d *dictionary) appendWordParts(parts []part, word []byte, id uint32) []part {
+	return d.appendRangeParts(parts, word, d.lastPartStarts[id], 0)
 }
 
-// within is like divide, but for a part of a word, starting at a position.
-func (d *dictionary) within(parts []part, word []byte, ends uint64, from int) []part {
-	var v division
-	if ends == 0 || !d.cut(&v, word, ends) {
+// appendRangeParts is like divide, but for a part of a word, starting at a position.
+func (d *dictionary) appendRangeParts(parts []part, word []byte, ends uint64, from int) []part {
+	var v compoundSplit
+	if ends == 0 || !d.computeSplit(&v, word, ends) {
 		return parts
 	}
 	for at := 0; ; at = int(v.next[at]) {
 		to := int(v.to[at])
 		parts = append(parts, part{uint8(from + at), uint8(from + to)})
-		parts = d.within(parts, word[at:to], d.endsOf(word[at:to]), from+at)
+		parts = d.appendRangeParts(parts, word[at:to], d.lastPartStartsOf(word[at:to]), from+at)
 		if to == len(word) {
 			return parts
 		}
 	}
 }
 
-// cut computes the division of a word from its end to its beginning and reports whether one exists.
-func (d *dictionary) cut(v *division, word []byte, ends uint64) bool {
-	for at := bits.Len64(ends) - 1; at >= fewestPart; at-- {
+// computeSplit computes the division of a word from its end to its beginning and reports whether one exists.
+func (d *dictionary) computeSplit(v *compoundSplit, word []byte, ends uint64) bool {
+	for at := bits.Len64(ends) - 1; at >= minPartLength; at-- {
 		if ends&(1<<at) != 0 {
 			v.to[at] = uint8(len(word))
 		} else {
-			d.cutAt(v, word, at)
+			d.computeSplitAt(v, word, at)
 		}
 	}
-	return d.cutAt(v, word, 0)
+	return d.computeSplitAt(v, word, 0)
 }
 
-// cutAt finds the longest part at a position that leaves a rest that can be split.
-func (d *dictionary) cutAt(v *division, word []byte, at int) bool {
-	if !d.starts.Has(start(word[at:])) {
+// computeSplitAt finds the longest part at a position that leaves a rest that can be split.
+func (d *dictionary) computeSplitAt(v *compoundSplit, word []byte, at int) bool {
+	if !d.firstLetters.Has(encodePrefix(word[at:])) {
 		return false
 	}
-	for to := len(word) - fewestPart; to >= at+fewestPart; to-- {
+	for to := len(word) - minPartLength; to >= at+minPartLength; to-- {
 		if next := d.nextPart(v, word, to); next > 0 && d.isPart(word[at:to]) {
 			v.to[at], v.next[at] = uint8(to), uint8(next)
 			return true
@@ -215,12 +215,12 @@ func (d *dictionary) cutAt(v *division, word []byte, at int) bool {
 
 // nextPart returns the start of the part after one that ends at to, directly or after a linking element, or 0 if no
 // part follows.
-func (d *dictionary) nextPart(v *division, word []byte, to int) int {
+func (d *dictionary) nextPart(v *compoundSplit, word []byte, to int) int {
 	if v.to[to] > 0 {
 		return to
 	}
-	for _, e := range d.elements {
-		if next := to + len(e); next <= len(word)-fewestPart && v.to[next] > 0 && bytes.HasPrefix(word[to:], []byte(e)) {
+	for _, e := range d.linkingElements {
+		if next := to + len(e); next <= len(word)-minPartLength && v.to[next] > 0 && bytes.HasPrefix(word[to:], []byte(e)) {
 			return next
 		}
 	}

@@ -33,7 +33,7 @@ func TestCompounds(t *testing.T) {
 			word := strings.TrimSpace(Fold(test.word))
 			var got []string
 			if c := NewCompounds(d); c != nil {
-				for _, p := range c.of([]byte(word)) {
+				for _, p := range c.partsOf([]byte(word)) {
 					got = append(got, word[p.from:p.to])
 				}
 			}
@@ -46,7 +46,7 @@ func TestCompounds(t *testing.T) {
 
 // TestGermanCompounds checks that parts find their compounds, ranked after texts with the parts as words in their head.
 func TestGermanCompounds(t *testing.T) {
-	wantFound(t, documents{
+	checkFindings(t, documents{
 		0: {Code: "0", Display: "Kniegelenkschmerz", Language: "de", Place: 1},
 		1: {Code: "1", Display: "Gelenkschmerzen"},
 		2: {Code: "2", Display: "Schmerz, Knie", Place: 2},
@@ -54,7 +54,7 @@ func TestGermanCompounds(t *testing.T) {
 		4: {Code: "4", Display: "Infarkt"},
 		5: {Code: "5", Display: "Verletzung", Others: []string{"Herzkammerwunde", "Wunde", "Kammer"}},
 		6: {Code: "6", Display: "Gelenk Herz", Place: 9},
-	}, []finding{
+	}, []filterCase{
 		{"a part within", "gelenk", "1 6 0"},
 		{"the last part", "schmerz", "2 1 0"},
 		{"the beginning of a part", "schme", "2 1 0"},

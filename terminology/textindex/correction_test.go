@@ -15,14 +15,14 @@ func TestTypos(t *testing.T) {
 		"": {}, "abc": {}, "abcd": {}, "abcde": {1, 1}, "abcdef": {2, 1}, "abcdefgh": {2, 2}, "e119": {}, "abcdefgh1": {},
 		"éàü": {}, "日本語学": {}, "diabetesⅣ": {}, strings.Repeat("a", 33): {},
 	} {
-		if whole, begun := typos([]byte(word)); whole != want[0] || begun != want[1] {
+		if whole, begun := toleratedTypos([]byte(word)); whole != want[0] || begun != want[1] {
 			t.Errorf("%q: got %d, %d, want %v", word, whole, begun, want)
 		}
 	}
 }
 
-// TestTypist compares the shared table with a separate table for each word. Few distinct letters make prefixes overlap.
-func TestTypist(t *testing.T) {
+// TestSharedTypoTable compares the shared table with a separate table for each word. Few distinct letters make prefixes overlap.
+func TestSharedTypoTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	word := func() string {
 		var b strings.Builder
@@ -33,19 +33,19 @@ func TestTypist(t *testing.T) {
 	}
 	for range 300 {
 		typed := word() + "abc"
-		typist := newTypist([]byte(typed))
+		typist := newCorrector([]byte(typed))
 		for range 60 {
 			candidate := word()
 			if r.IntN(10) == 0 { // candidate longer than the table of the typist
-				candidate = typed + strings.Repeat("b", 2*maxCorrected)
+				candidate = typed + strings.Repeat("b", 2*maxCorrectedLength)
 			}
 			letters, want := []rune(candidate), noScore
 			if letters[0] == []rune(typed)[0] {
-				if whole := distance(letters, []rune(typed)); whole <= typist.whole {
+				if whole := distance(letters, []rune(typed)); whole <= typist.wholeTypos {
 					want = 2 * whole
 				}
 				for n := 1; n < len(letters); n++ {
-					if begun := distance(letters[:n], []rune(typed)); begun <= typist.begun {
+					if begun := distance(letters[:n], []rune(typed)); begun <= typist.prefixTypos {
 						want = min(want, 2*begun+1)
 					}
 				}
@@ -90,7 +90,7 @@ func corrections(t *Filter) []correction {
 	var all []correction
 	for _, term := range t.terms {
 		for _, word := range term.words {
-			read := t.read[string(word)]
+			read := t.corrections[string(word)]
 			if read == nil || slices.ContainsFunc(all, func(c correction) bool { return c.typed == string(word) }) {
 				continue
 			}
@@ -156,7 +156,7 @@ func TestCorrectedAgain(t *testing.T) {
 	t.Parallel()
 	f := NewFilter("asthna", nil)
 	for _, word := range []string{"Asthma", "Asthna", "Asthma"} {
-		hits, _ := search(scanned(documents{{Code: "1", Display: word}}), f, 0, 1)
+		hits, _ := search(unindexedPart(documents{{Code: "1", Display: word}}), f, 0, 1)
 		if corrected := f.Corrected(); len(hits) != 1 || (corrected == "") != (word == "Asthna") {
 			t.Errorf("%s: %d hits, read as %q", word, len(hits), corrected)
 		}
@@ -164,7 +164,7 @@ func TestCorrectedAgain(t *testing.T) {
 }
 
 // The lexicon of texts without an index is charged by length: a request's texts may have a million words.
-func TestCorrectionIsPaidFor(t *testing.T) {
+func TestCorrectionIsCharged(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("kidney ", 10_000)
 	spent := 0
@@ -172,10 +172,10 @@ func TestCorrectionIsPaidFor(t *testing.T) {
 		spent += steps
 		return nil
 	}
-	if _, _, err := Search([]Part{scanned(documents{{Code: "1", Display: text}})}, NewFilter("asthna", nil), 0, 1, spend); err != nil {
+	if _, _, err := Search([]Part{unindexedPart(documents{{Code: "1", Display: text}})}, NewFilter("asthna", nil), 0, 1, spend); err != nil {
 		t.Fatal(err)
 	}
-	if least := listing * len(text) / bytesPerStep; spent < least {
+	if least := lexiconEntryCost * len(text) / bytesPerStep; spent < least {
 		t.Errorf("%d steps, want at least %d", spent, least)
 	}
 }

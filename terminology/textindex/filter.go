@@ -33,26 +33,26 @@ type Filter struct {
 	letter  []byte // the filter's only letter or digit
 	terms   []term
 
-	line     []byte // all words, in the format of folder.words
-	joined   []byte // line without spaces
-	synonyms *Synonyms
-	divided  bool                // whether runs with synonyms are also split into shorter runs
-	read     map[string][][]byte // corrections by misspelled word
+	line        []byte // all words, in the format of folder.words
+	joinedWords []byte // line without spaces
+	synonyms    *Synonyms
+	splitsRuns  bool                // whether runs with synonyms are also split into shorter runs
+	corrections map[string][][]byte // corrections by misspelled word
 
-	language *language // language of asked
-	asked    asked     // filter prepared for language
-	room     room
+	language       *language      // language of asked
+	prepared       preparedFilter // filter prepared for language
+	oneWordStorage oneWordStorage
 }
 
-// room preallocates the memory of a one-word filter, the most common kind: one allocation instead of eight.
-type room struct {
-	terms    [1]term
-	typed    [1][]byte
-	lines    [1][]byte
-	segments [1]segment
-	ways     [1][]need
-	needs    [1]need
-	words    [1]wanted
+// oneWordStorage preallocates the memory of a one-word filter, the most common kind: one allocation instead of eight.
+type oneWordStorage struct {
+	terms        [1]term
+	typedWords   [1][]byte
+	lines        [1][]byte
+	segments     [1]segment
+	alternatives [1][]requirement
+	requirements [1]requirement
+	queryWords   [1]queryWord
 }
 
 // term is a space-separated part of a filter; "e11.9" is a term of two words.
@@ -65,8 +65,8 @@ type term struct {
 type leniency int
 
 const (
-	strictly    leniency = iota // words of the filter match prefixes of words
-	withinWords                 // long words also match in the middle of words
+	strictMatch leniency = iota // words of the filter match prefixes of words
+	infixMatch                  // long words also match in the middle of words
 )
 
 // NewFilter prepares a filter with optional synonyms. It returns nil, which matches everything, for a blank filter. An
@@ -76,24 +76,24 @@ func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	if filter == "" {
 		return nil
 	}
-	var f folder
+	var f textFolder
 	t := &Filter{line: bytes.Clone(f.words([]byte(filter))), synonyms: synonyms}
-	t.joined = appendJoined(nil, t.line)
+	t.joinedWords = appendJoined(nil, t.line)
 	switch {
 	case len(t.line) == 0:
 		return &Filter{symbols: []byte(filter)}
 	case utf8.RuneCount(t.line) == 2:
 		t.letter = t.line[1:]
 	default:
-		t.cut(&f, filter)
+		t.split(&f, filter)
 	}
 	return t
 }
 
-// cut splits a filter into terms and words.
-func (t *Filter) cut(f *folder, filter string) {
+// split splits a filter into terms and words.
+func (t *Filter) split(f *textFolder, filter string) {
 	if line := t.line; bytes.LastIndexByte(line, ' ') == 0 && !strings.ContainsFunc(filter, unicode.IsSpace) {
-		t.terms = append(t.room.terms[:0], term{words: append(t.room.typed[:0], line[1:])})
+		t.terms = append(t.oneWordStorage.terms[:0], term{words: append(t.oneWordStorage.typedWords[:0], line[1:])})
 		return
 	}
 	for field := range strings.FieldsSeq(filter) {
@@ -109,7 +109,7 @@ func (t *Filter) cut(f *folder, filter string) {
 	}
 }
 
-func (t *Filter) theLetter() rune {
+func (t *Filter) onlyLetter() rune {
 	r, _ := utf8.DecodeRune(t.letter)
 	return r
 }
@@ -117,75 +117,75 @@ func (t *Filter) theLetter() rune {
 // hasLongWord reports whether any word is long enough to match in the middle of words.
 func (t *Filter) hasLongWord() bool {
 	return slices.ContainsFunc(t.terms, func(t term) bool {
-		return slices.ContainsFunc(t.words, func(word []byte) bool { return letters(word) >= fewestWithin })
+		return slices.ContainsFunc(t.words, func(word []byte) bool { return countLetters(word) >= minInfixLength })
 	})
 }
 
-// asked is a filter prepared for a language. A document must match all segments.
-type asked struct {
-	segments []segment
-	lines    [][]byte // word lines that equal the filter, for tierTerm
-	meant    [][]byte // word lines of the texts that synonym rules find if their typed words begin with the filter; for tierMeant
+// preparedFilter is a filter prepared for a language. A document must match all segments.
+type preparedFilter struct {
+	segments     []segment
+	lines        [][]byte // word lines that equal the filter, for tierTerm
+	synonymLines [][]byte // word lines of the texts that synonym rules find if their typed words begin with the filter; for tierSynonym
 }
 
 // segment is a run of terms as a list of alternatives. An alternative matches if all its needs match.
-type segment [][]need
+type segment [][]requirement
 
-// need is a term, matched by all its words or by all of them joined. If run is set, it is a shorter run instead.
-type need struct {
-	words, joined []wanted
+// requirement is a term, matched by all its words or by all of them joined. If run is set, it is a shorter run instead.
+type requirement struct {
+	words, joined []queryWord
 	run           segment
 }
 
-// in prepares the filter for a language.
-func (t *Filter) in(l *language) *asked {
+// prepareFor prepares the filter for a language.
+func (t *Filter) prepareFor(l *language) *preparedFilter {
 	if t.language == l {
-		return &t.asked
+		return &t.prepared
 	}
-	t.language, t.asked = l, asked{lines: append(t.room.lines[:0], t.line)}
+	t.language, t.prepared = l, preparedFilter{lines: append(t.oneWordStorage.lines[:0], t.line)}
 	if t.synonyms == nil && len(t.terms) == 1 && t.terms[0].joined == nil {
-		t.asked.segments = t.oneWord(l)
-		return &t.asked
+		t.prepared.segments = t.oneWordSegments(l)
+		return &t.prepared
 	}
-	terms := t.withoutStops(l)
+	terms := t.withoutStopWords(l)
 	var keys []string
 	if t.synonyms != nil {
 		for _, term := range terms {
-			keys = append(keys, l.key(t.asRead(term.words)))
+			keys = append(keys, l.normalizeKey(t.correctWords(term.words)))
 		}
 	}
-	t.asked.segments = t.segments(l, terms, keys, maxSynonymTyped)
-	if len(t.asked.segments) == 1 {
-		_, others := t.synonyms.longest(l, keys, maxSynonymTyped)
+	t.prepared.segments = t.splitSegments(l, terms, keys, maxSynonymTyped)
+	if len(t.prepared.segments) == 1 {
+		_, others := t.synonyms.longestRun(l, keys, maxSynonymTyped)
 		for _, other := range others {
-			t.asked.lines = append(t.asked.lines, other.line)
+			t.prepared.lines = append(t.prepared.lines, other.line)
 		}
 	}
-	if t.read == nil && len(terms) > 0 {
+	if t.corrections == nil && len(terms) > 0 {
 		var words [][]byte
 		for _, term := range terms {
 			words = append(words, term.words...)
 		}
-		t.asked.meant = t.synonyms.begun(l, words)
+		t.prepared.synonymLines = t.synonyms.linesWithPrefix(l, words)
 	}
-	return &t.asked
+	return &t.prepared
 }
 
-// oneWord returns the segments of a one-word filter without synonyms.
-func (t *Filter) oneWord(l *language) []segment {
-	r := &t.room
-	words := append(r.words[:0], t.wanted(l, t.terms[0].words[0]))
-	needs := append(r.needs[:0], need{words: words})
-	return append(r.segments[:0], append(r.ways[:0], needs))
+// oneWordSegments returns the segments of a one-word filter without synonyms.
+func (t *Filter) oneWordSegments(l *language) []segment {
+	r := &t.oneWordStorage
+	words := append(r.queryWords[:0], t.newQueryWord(l, t.terms[0].words[0]))
+	needs := append(r.requirements[:0], requirement{words: words})
+	return append(r.segments[:0], append(r.alternatives[:0], needs))
 }
 
-// segments splits terms with the given keys into the longest runs with synonyms (up to most terms), or single terms.
-func (t *Filter) segments(l *language, terms []term, keys []string, most int) (segments []segment) {
+// splitSegments splits terms with the given keys into the longest runs with synonyms (up to most terms), or single terms.
+func (t *Filter) splitSegments(l *language, terms []term, keys []string, maxTerms int) (segments []segment) {
 	for len(terms) > 0 {
-		run, others := t.synonyms.longest(l, keys, most)
-		s := segment{t.asTyped(l, terms[:run], keys[:min(run, len(keys))])}
+		run, others := t.synonyms.longestRun(l, keys, maxTerms)
+		s := segment{t.typedRequirements(l, terms[:run], keys[:min(run, len(keys))])}
 		for _, other := range others {
-			s = append(s, []need{{words: l.wantedWords(other.words)}})
+			s = append(s, []requirement{{words: l.newQueryWords(other.words)}})
 		}
 		segments = append(segments, s)
 		terms, keys = terms[run:], keys[min(run, len(keys)):]
@@ -193,89 +193,89 @@ func (t *Filter) segments(l *language, terms []term, keys []string, most int) (s
 	return segments
 }
 
-// asTyped returns the needs of a run as typed, without synonyms of the entire run.
-func (t *Filter) asTyped(l *language, terms []term, keys []string) (all []need) {
-	if !t.divided || len(terms) == 1 {
+// typedRequirements returns the needs of a run as typed, without synonyms of the entire run.
+func (t *Filter) typedRequirements(l *language, terms []term, keys []string) (all []requirement) {
+	if !t.splitsRuns || len(terms) == 1 {
 		for _, term := range terms {
-			all = append(all, t.need(l, term))
+			all = append(all, t.newRequirement(l, term))
 		}
 		return all
 	}
-	for _, s := range t.segments(l, terms, keys, len(terms)-1) {
+	for _, s := range t.splitSegments(l, terms, keys, len(terms)-1) {
 		if len(s) == 1 {
 			all = append(all, s[0]...)
 		} else {
-			all = append(all, need{run: s})
+			all = append(all, requirement{run: s})
 		}
 	}
 	return all
 }
 
 // hasRuns reports whether a synonym covers a run of several terms. Such a run can also be split into shorter runs.
-func (a *asked) hasRuns() bool {
+func (a *preparedFilter) hasRuns() bool {
 	return slices.ContainsFunc(a.segments, func(s segment) bool { return len(s) > 1 && len(s[0]) > 1 })
 }
 
-// withoutStops returns the terms without stop words, but keeps the last term.
-func (t *Filter) withoutStops(l *language) []term {
+// withoutStopWords returns the terms without stop words, but keeps the last term.
+func (t *Filter) withoutStopWords(l *language) []term {
 	last := len(t.terms) - 1
 	var kept []term
 	for i, term := range t.terms {
-		if i == last || len(term.words) > 1 || !l.stops[string(term.words[0])] {
+		if i == last || len(term.words) > 1 || !l.stopWords[string(term.words[0])] {
 			kept = append(kept, term)
 		}
 	}
 	return kept
 }
 
-// need returns the need of a term.
-func (t *Filter) need(l *language, term term) (n need) {
+// newRequirement returns the need of a term.
+func (t *Filter) newRequirement(l *language, term term) (n requirement) {
 	for _, word := range term.words {
-		n.words = append(n.words, t.wanted(l, word))
+		n.words = append(n.words, t.newQueryWord(l, word))
 	}
 	if term.joined != nil {
-		n.joined = []wanted{t.wanted(l, term.joined)}
-		n.joined[0].joined = true
+		n.joined = []queryWord{t.newQueryWord(l, term.joined)}
+		n.joined[0].isJoined = true
 	}
 	return n
 }
 
-// asRead returns words with corrections applied.
-func (t *Filter) asRead(words [][]byte) [][]byte {
-	if t.read == nil {
+// correctWords returns words with corrections applied.
+func (t *Filter) correctWords(words [][]byte) [][]byte {
+	if t.corrections == nil {
 		return words
 	}
 	words = slices.Clone(words)
 	for i, word := range words {
-		if read := t.read[string(word)]; read != nil {
+		if read := t.corrections[string(word)]; read != nil {
 			words[i] = read[0]
 		}
 	}
 	return words
 }
 
-// wanted returns a word to search for, with corrections applied.
-func (t *Filter) wanted(l *language, word []byte) wanted {
-	if read := t.read[string(word)]; read != nil {
-		return wanted{word: read[0], spelled: read[0], same: read[1:], language: l}
+// newQueryWord returns a word to search for, with corrections applied.
+func (t *Filter) newQueryWord(l *language, word []byte) queryWord {
+	if read := t.corrections[string(word)]; read != nil {
+		return queryWord{word: read[0], canonicalSpelling: read[0], numberNotations: read[1:], language: l}
 	}
-	return l.wanted(word, true)
+	return l.newQueryWord(word, true)
 }
 
-func (l *language) wantedWords(words [][]byte) []wanted {
-	all := make([]wanted, len(words))
+func (l *language) newQueryWords(words [][]byte) []queryWord {
+	all := make([]queryWord, len(words))
 	for i, word := range words {
-		all[i] = l.wanted(word, false)
+		all[i] = l.newQueryWord(word, false)
 	}
 	return all
 }
 
-// only returns the only word of a filter if nothing else needs to match, or nil.
-func (a *asked) only() *wanted {
+// onlyWord returns the only word of a filter if nothing else needs to match, or nil.
+func (a *preparedFilter) onlyWord() *queryWord {
 	if len(a.segments) != 1 || len(a.segments[0]) != 1 || len(a.segments[0][0]) != 1 {
 		return nil
 	}
-	if n := &a.segments[0][0][0]; len(n.words) == 1 && n.joined == nil && n.words[0].begins {
+	if n := &a.segments[0][0][0]; len(n.words) == 1 && n.joined == nil && n.words[0].matchesPrefix {
 		return &n.words[0]
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestTextFilter(t *testing.T) {
 			continue // a nil filter matches everything
 		}
 		d := documents{{Code: "?", Display: test.display}}
-		_, total, _ := searchScan(d, nil, filter, strictly, 0, 1, func(int) error { return nil })
+		_, total, _ := searchScan(d, nil, filter, strictMatch, 0, 1, func(int) error { return nil })
 		if got := total > 0; got != test.want {
 			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)
 		}
@@ -91,7 +91,7 @@ func TestWordsInside(t *testing.T) {
 		"\u01c6\u01c5 straßeẞ TypⅣ": " dzdz dz dz strassess strasse ss typiv typ iv",
 	}
 	for text, want := range tests {
-		if got := spotted(text); got != want {
+		if got := insideWords(text); got != want {
 			t.Errorf("words in %q: %q, want %q", text, got, want)
 		}
 	}
@@ -103,10 +103,10 @@ func TestHeads(t *testing.T) {
 		"a b, c d": "a b", "a; b": "a", "a: b": "a", "a of b": "a", "of a": "of a", ", a b": "a b", "a-b c": "a b ab c",
 		"a (b) c": "a c", "a [b] c": "a c", "a (b [c] d) e": "a e", "a) b (c": "a b", "a (b, c) d, e": "a d",
 	} {
-		s, got := spotter{language: languageOf("en")}, []string(nil)
+		s, got := tokenizer{language: languageOf("en")}, []string(nil)
 		s.add(nil, []byte(text))
-		for _, spot := range s.spots {
-			if spot.head {
+		for _, spot := range s.tokens {
+			if spot.inHead {
 				got = append(got, string(spot.word))
 			}
 		}
@@ -116,11 +116,11 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// spotted returns the words of a text including those inside others, each after a space.
-func spotted(text string) string {
-	s, all := spotter{language: languageOf("en")}, []byte(nil)
+// insideWords returns the words of a text including those inside others, each after a space.
+func insideWords(text string) string {
+	s, all := tokenizer{language: languageOf("en")}, []byte(nil)
 	s.add(nil, []byte(text))
-	for _, spot := range s.spots {
+	for _, spot := range s.tokens {
 		all = append(append(all, ' '), spot.word...)
 	}
 	return string(all)
@@ -129,7 +129,7 @@ func spotted(text string) string {
 // TestWordsInsideAreBounded splits a text in which a word begins at every other letter.
 func TestWordsInsideAreBounded(t *testing.T) {
 	text := strings.Repeat("aB", 100_000)
-	if got := spotted(text); len(got) > 3*len(text) {
+	if got := insideWords(text); len(got) > 3*len(text) {
 		t.Errorf("%d bytes became %d", len(text), len(got))
 	}
 }
@@ -146,7 +146,7 @@ func TestWords(t *testing.T) {
 		"\xffbroken":        " broken",
 		"हिन्दी":            " हिनदी",
 	}
-	var f folder
+	var f textFolder
 	for text, want := range tests {
 		if got := string(f.words([]byte(text))); got != want {
 			t.Errorf("words(%q) = %q, want %q", text, got, want)

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folder converts text to comparable words: compatibility decomposition (NFKD) without marks, lower case, split at all
+// textFolder converts text to comparable words: compatibility decomposition (NFKD) without marks, lower case, split at all
 // runes except letters and digits. It reuses buffers between calls.
-type folder struct {
+type textFolder struct {
 	decomposed, folded []byte
 
 	inner []int  // positions in folded of words that begin inside others
@@ -19,21 +19,21 @@ type folder struct {
 // mark is a normalized punctuation sign: ',' for comma, semicolon and colon, round brackets for round and square ones,
 // and '-' for a hyphen between two words.
 type mark struct {
-	at   int // position in folded of the next word
-	sign byte
+	position int // position in folded of the next word
+	sign     byte
 }
 
-// place is the state of a scan over the words of a text.
-type place struct {
+// scanState is the state of a scan over the words of a text.
+type scanState struct {
 	head   bool // before the first comma
 	depth  int  // nesting of brackets
 	joined bool // a hyphen joins the current word to the previous one
 }
 
-// pass applies the marks up to a word and returns the remaining marks.
-func (p *place) pass(marks []mark, word int) (rest []mark) {
+// applyMarks applies the marks up to a word and returns the remaining marks.
+func (p *scanState) applyMarks(marks []mark, word int) (rest []mark) {
 	p.joined = false
-	for ; len(marks) > 0 && marks[0].at <= word; marks = marks[1:] {
+	for ; len(marks) > 0 && marks[0].position <= word; marks = marks[1:] {
 		switch sign := marks[0].sign; {
 		case sign == '(':
 			p.depth++
@@ -50,9 +50,9 @@ func (p *place) pass(marks []mark, word int) (rest []mark) {
 
 // words returns the words of s, each after a space: " acute appendicitis". The result contains " "+p if and only if a
 // word begins with p. It is valid until the next call.
-func (f *folder) words(s []byte) []byte {
+func (f *textFolder) words(s []byte) []byte {
 	f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
-	if !f.ascii(s) {
+	if !f.appendASCIIWords(s) {
 		f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 		f.decompose(s)
 	}
@@ -60,10 +60,10 @@ func (f *folder) words(s []byte) []byte {
 }
 
 // Fold returns the words of s in comparable form, each after a space.
-func Fold(s string) string { return string(new(folder).words([]byte(s))) }
+func Fold(s string) string { return string(new(textFolder).words([]byte(s))) }
 
-func (f *folder) decompose(s []byte) {
-	f.decomposed = withoutMarks(norm.NFKD.Append(f.decomposed[:0], s...))
+func (f *textFolder) decompose(s []byte) {
+	f.decomposed = removeMarks(norm.NFKD.Append(f.decomposed[:0], s...))
 	within, small := false, false // small: the previous rune is a lower-case letter or a digit
 	for i := 0; i < len(f.decomposed); {
 		r, width := utf8.DecodeRune(f.decomposed[i:])
@@ -81,15 +81,15 @@ func (f *folder) decompose(s []byte) {
 		default:
 			if r < utf8.RuneSelf {
 				next, _ := utf8.DecodeRune(f.decomposed[i:])
-				f.mark(byte(r), len(f.folded), within && isWordRune(next))
+				f.addMark(byte(r), len(f.folded), within && isWordRune(next))
 			}
 			within = false
 		}
 	}
 }
 
-// withoutMarks removes nonspacing marks.
-func withoutMarks(text []byte) []byte {
+// removeMarks removes nonspacing marks.
+func removeMarks(text []byte) []byte {
 	kept := text[:0]
 	for i := 0; i < len(text); {
 		r, width := utf8.DecodeRune(text[i:])
@@ -110,8 +110,8 @@ func isPossessive(rest []byte) bool {
 	return len(rest) == 1 || !isWordRune(next)
 }
 
-// mark records punctuation. A hyphen only counts between two words.
-func (f *folder) mark(sign byte, at int, between bool) {
+// addMark records punctuation. A hyphen only counts between two words.
+func (f *textFolder) addMark(sign byte, at int, betweenWords bool) {
 	switch sign {
 	case ',', ';', ':':
 		sign = ','
@@ -120,13 +120,13 @@ func (f *folder) mark(sign byte, at int, between bool) {
 	case ')', ']':
 		sign = ')'
 	case '-':
-		if !between {
+		if !betweenWords {
 			return
 		}
 	default:
 		return
 	}
-	f.marks = append(f.marks, mark{at: at, sign: sign})
+	f.marks = append(f.marks, mark{position: at, sign: sign})
 }
 
 // appendFolded appends a letter or digit in lower case, replacing plainLetters.
@@ -153,19 +153,19 @@ var plainLetters = map[rune]string{
 // lastPlainLetter is the highest key of plainLetters, so that most scripts skip the lookup.
 const lastPlainLetter = 'ς'
 
-// ascii is like words, but for ASCII text, by far the most common. It returns false for any other text.
-func (f *folder) ascii(s []byte) bool {
+// appendASCIIWords is like words, but for ASCII text, by far the most common. It returns false for any other text.
+func (f *textFolder) appendASCIIWords(s []byte) bool {
 	dst, within, small := f.folded, false, false
 	for i, c := range s {
 		if c >= utf8.RuneSelf {
 			return false
 		}
-		folded := asciiWord[c]
+		folded := foldedASCII[c]
 		if folded == 0 {
 			if c == ' ' {
 				within = false
 			} else if !within || c != '\'' || !isPossessive(s[i+1:]) {
-				f.mark(c, len(dst), within && i+1 < len(s) && s[i+1] < utf8.RuneSelf && asciiWord[s[i+1]] != 0)
+				f.addMark(c, len(dst), within && i+1 < len(s) && s[i+1] < utf8.RuneSelf && foldedASCII[s[i+1]] != 0)
 				within = false
 			}
 			continue
@@ -183,8 +183,8 @@ func (f *folder) ascii(s []byte) bool {
 	return true
 }
 
-// asciiWord maps ASCII letters and digits to their folded form, and other bytes to 0.
-var asciiWord = func() (table [utf8.RuneSelf]byte) {
+// foldedASCII maps ASCII letters and digits to their folded form, and other bytes to 0.
+var foldedASCII = func() (table [utf8.RuneSelf]byte) {
 	for r := range rune(utf8.RuneSelf) {
 		if isWordRune(r) {
 			table[r] = byte(FoldCase(r))

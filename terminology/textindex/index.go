@@ -16,27 +16,27 @@ import (
 //
 // It identifies documents by rank, their position in the order within a tier, so a set of ranks is already sorted.
 type Index struct {
-	corpus Corpus
-	order  []uint32 // document by rank
-	chosen int      // number of selectable documents, which come first
+	corpus          Corpus
+	order           []uint32 // document by rank
+	selectableCount int      // number of selectable documents, which come first
 
-	language *language
-	divided  *Compounds // nil if none
-	words    wordList   // all words, including those of runeWords
-	postings postings
-	common   commonPrefixes
+	language  *language
+	compounds *Compounds // nil if none
+	words     wordList   // all words, including those of runeWords
+	postings  postings
+	common    commonPrefixes
 
-	pieces  pieces  // pieces of the words
-	stems   exact   // words by stem
-	spelled aliases // words by other spelling
+	pieces     substringFilter // pieces of the words
+	byStem     hashIndex       // words by stem
+	bySpelling spellingAliases // words by other spelling
 
-	whole wholeTexts
+	exactTexts exactTexts
 }
 
-// wholeTexts finds documents by an entire text.
-type wholeTexts struct {
-	displays exact // by the words of the display
-	codes    exact // by the joined words of the code
+// exactTexts finds documents by an entire text.
+type exactTexts struct {
+	displays hashIndex // by the words of the display
+	codes    hashIndex // by the joined words of the code
 }
 
 // addWords adds the documents that have any word of a range.
@@ -58,7 +58,7 @@ func (x *Index) addHeads(dst *rankSet, from, to int) {
 	x.postings.unite(dst, from, to)
 }
 
-// RanksOf converts a set of documents to a set of ranks, for [Part.Within].
+// RanksOf converts a set of documents to a set of ranks, for [Part.Ranks].
 func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
@@ -70,15 +70,15 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 }
 
 // Words returns the number of words, excluding those of runeWords.
-func (x *Index) Words() int { return x.words.len() - x.words.notBefore([]byte{firstOfWords}) }
+func (x *Index) Words() int { return x.words.len() - x.words.lowerBound([]byte{minWordByte}) }
 
 // Bytes returns the memory use in bytes.
 func (x *Index) Bytes() int {
-	words := x.words.bytes() + x.stems.bytes() + x.spelled.bytes() + 8*len(x.pieces)
-	if x.divided != nil {
-		words += x.divided.bytes()
+	words := x.words.bytes() + x.byStem.bytes() + x.bySpelling.bytes() + 8*len(x.pieces)
+	if x.compounds != nil {
+		words += x.compounds.bytes()
 	}
-	return words + 4*len(x.order) + 4*len(x.postings.from) + len(x.postings.list) + x.common.bytes() + x.whole.displays.bytes() + x.whole.codes.bytes()
+	return words + 4*len(x.order) + 4*len(x.postings.from) + len(x.postings.list) + x.common.bytes() + x.exactTexts.displays.bytes() + x.exactTexts.codes.bytes()
 }
 
 // span is a range of words in a list.
@@ -88,21 +88,21 @@ type span struct{ from, to int }
 // list would each miss the CPU cache. Therefore every contains the key of each strideth word, which is small enough to
 // stay in the cache.
 type wordList struct {
-	text  []byte
-	from  []uint32
-	every []uint64
+	text    []byte
+	from    []uint32
+	samples []uint64
 }
 
-// stride is the distance between the sampled items of a list.
-const stride = 64
+// sampleStride is the distance between the sampled items of a list.
+const sampleStride = 64
 
 // add appends a word, which must sort after all others.
 func (w *wordList) add(word []byte) {
 	if len(w.from) == 0 {
 		w.from = append(w.from, 0)
 	}
-	if w.len()%stride == 0 {
-		w.every = append(w.every, prefixKey(word))
+	if w.len()%sampleStride == 0 {
+		w.samples = append(w.samples, prefixKey(word))
 	}
 	w.text = append(w.text, word...)
 	w.from = append(w.from, uint32(len(w.text)))
@@ -112,38 +112,38 @@ func (w *wordList) len() int { return max(len(w.from), 1) - 1 }
 
 func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
 
-func (w *wordList) bytes() int { return len(w.text) + 4*len(w.from) + 8*len(w.every) }
+func (w *wordList) bytes() int { return len(w.text) + 4*len(w.from) + 8*len(w.samples) }
 
 // find returns the position of a word.
 func (w *wordList) find(word []byte) (i int, ok bool) {
-	i = w.notBefore(word)
+	i = w.lowerBound(word)
 	return i, i < w.len() && bytes.Equal(w.at(i), word)
 }
 
-// notBefore returns the position of the first word that is greater than or equal to word.
-func (w *wordList) notBefore(word []byte) int {
-	return sampledSearch(w.every, w.len(), prefixKey(word), func(i int) bool { return bytes.Compare(w.at(i), word) >= 0 })
+// lowerBound returns the position of the first word that is greater than or equal to word.
+func (w *wordList) lowerBound(word []byte) int {
+	return sampledSearch(w.samples, w.len(), prefixKey(word), func(i int) bool { return bytes.Compare(w.at(i), word) >= 0 })
 }
 
-// prefixed returns the range of words with a prefix.
-func (w *wordList) prefixed(prefix []byte) (from, to int) {
-	from = w.notBefore(prefix)
-	if few := min(from+stride, w.len()); few == w.len() || !bytes.HasPrefix(w.at(few), prefix) {
+// prefixRange returns the range of words with a prefix.
+func (w *wordList) prefixRange(prefix []byte) (from, to int) {
+	from = w.lowerBound(prefix)
+	if few := min(from+sampleStride, w.len()); few == w.len() || !bytes.HasPrefix(w.at(few), prefix) {
 		return from, from + sort.Search(few-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
 	}
-	to = sampledSearch(w.every, w.len(), lastKey(prefix), func(i int) bool {
+	to = sampledSearch(w.samples, w.len(), lastKey(prefix), func(i int) bool {
 		return bytes.Compare(w.at(i), prefix) > 0 && !bytes.HasPrefix(w.at(i), prefix)
 	})
 	return from, to
 }
 
-// after returns the first position, at or after from, of a word without the prefix.
-func (w *wordList) after(from int, prefix []byte) int {
-	return from + soonest(w.len()-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
+// prefixEnd returns the first position, at or after from, of a word without the prefix.
+func (w *wordList) prefixEnd(from int, prefix []byte) int {
+	return from + exponentialSearch(w.len()-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
 }
 
-// soonest is [sort.Search] optimized for small results: its steps double.
-func soonest(n int, is func(i int) bool) int {
+// exponentialSearch is [sort.Search] optimized for small results: its steps double.
+func exponentialSearch(n int, is func(i int) bool) int {
 	step := 1
 	for step <= n && !is(step-1) {
 		step *= 2
@@ -169,27 +169,27 @@ func lastKey(prefix []byte) uint64 {
 
 // sampledSearch is like [sort.Search], but in a list of n items sorted by key, where every contains the key of each strideth
 // item. is must be true for items with a key above key, and false for those below.
-func sampledSearch(every []uint64, n int, key uint64, is func(i int) bool) int {
-	block := sort.Search(len(every), func(i int) bool { return every[i] > key || every[i] == key && is(i*stride) })
-	low, high := max(0, (block-1)*stride+1), min(block*stride, n)
+func sampledSearch(samples []uint64, n int, key uint64, is func(i int) bool) int {
+	block := sort.Search(len(samples), func(i int) bool { return samples[i] > key || samples[i] == key && is(i*sampleStride) })
+	low, high := max(0, (block-1)*sampleStride+1), min(block*sampleStride, n)
 	return low + sort.Search(high-low, func(i int) bool { return is(low + i) })
 }
 
-// aliases maps other spellings, sorted, to words.
-type aliases struct {
+// spellingAliases maps other spellings, sorted, to words.
+type spellingAliases struct {
 	forms wordList
 	ids   []uint32 // number of the word as written, by spelling
 }
 
-// newAliases returns the other spellings of words that have one.
-func newAliases(words *wordList, formOf func(word []byte) []byte) (a aliases) {
+// newSpellingAliases returns the other spellings of words that have one.
+func newSpellingAliases(words *wordList, spellingOf func(word []byte) []byte) (a spellingAliases) {
 	type alias struct {
 		form []byte
 		id   uint32
 	}
 	var all []alias
 	for id := range words.len() {
-		if form := formOf(words.at(id)); form != nil {
+		if form := spellingOf(words.at(id)); form != nil {
 			all = append(all, alias{form, uint32(id)})
 		}
 	}
@@ -201,43 +201,43 @@ func newAliases(words *wordList, formOf func(word []byte) []byte) (a aliases) {
 	return a
 }
 
-func (a *aliases) bytes() int { return a.forms.bytes() + 4*len(a.ids) }
+func (a *spellingAliases) bytes() int { return a.forms.bytes() + 4*len(a.ids) }
 
-// pieces is a Bloom filter of the four-byte substrings of words, which usually avoids scanning the words for a text
+// substringFilter is a Bloom filter of the four-byte substrings of words, which usually avoids scanning the words for a text
 // that no word contains.
-type pieces []uint64
+type substringFilter []uint64
 
 const (
-	pieceLength = 4
+	substringLength = 4
 
-	// mostPieces is the maximum number of bits; more would rarely avoid a scan.
-	mostPieces = 1 << 19
+	// maxFilterBits is the maximum number of bits; more would rarely avoid a scan.
+	maxFilterBits = 1 << 19
 )
 
-// newPieces returns the filter for a list of words.
-func newPieces(words *wordList) pieces {
-	size := min(mostPieces, 64<<bits.Len(uint(len(words.text)/32)))
-	p := make(pieces, size/64)
+// newSubstringFilter returns the filter for a list of words.
+func newSubstringFilter(words *wordList) substringFilter {
+	size := min(maxFilterBits, 64<<bits.Len(uint(len(words.text)/32)))
+	p := make(substringFilter, size/64)
 	for i := range words.len() {
 		word := words.at(i)
-		for at := range len(word) - pieceLength + 1 {
-			bit := p.bit(word[at:])
+		for at := range len(word) - substringLength + 1 {
+			bit := p.bitOf(word[at:])
 			p[bit/64] |= 1 << (bit % 64)
 		}
 	}
 	return p
 }
 
-// bit returns the bit of a text's first four bytes.
-func (p pieces) bit(text []byte) uint32 {
+// bitOf returns the bit of a text's first four bytes.
+func (p substringFilter) bitOf(text []byte) uint32 {
 	piece := uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24
 	return piece * 0x9e3779b1 >> 8 & uint32(64*len(p)-1) // Fibonacci hashing (Knuth)
 }
 
 // mayContain reports whether any word may contain part. If it returns false, no word does.
-func (p pieces) mayContain(part []byte) bool {
-	for at := range len(part) - pieceLength + 1 {
-		if bit := p.bit(part[at:]); p[bit/64]&(1<<(bit%64)) == 0 {
+func (p substringFilter) mayContain(part []byte) bool {
+	for at := range len(part) - substringLength + 1 {
+		if bit := p.bitOf(part[at:]); p[bit/64]&(1<<(bit%64)) == 0 {
 			return false
 		}
 	}

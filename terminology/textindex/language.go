@@ -17,15 +17,15 @@ import (
 type language struct {
 	stemmer func(*snowballstem.Env) bool
 
-	// stops are the stop words.
-	stops map[string]bool
+	// stopWords are the stop words.
+	stopWords map[string]bool
 
 	// spellings are replacements of variant spellings; endings are replacements at the end of a word.
 	spellings, endings []spelling
 
-	// elements are the linking elements between the parts of compounds written as one word, and their endings, the shorter
+	// linkingElements are the linking elements between the parts of compounds written as one word, and their endings, the shorter
 	// ones first; nil for languages without such compounds.
-	elements []string
+	linkingElements []string
 }
 
 type spelling struct{ from, to string }
@@ -41,17 +41,17 @@ func wordSet(words string) map[string]bool {
 // languages contains the languages by primary tag. "A" and "I" are not stop words because of hepatitis A and factor I.
 var languages = map[string]*language{
 	"en": {
-		stemmer: english.Stem, stops: wordSet("an the of in on at by for from to with and or as"),
+		stemmer: english.Stem, stopWords: wordSet("an the of in on at by for from to with and or as"),
 		spellings: []spelling{{"ae", "e"}, {"oe", "e"}, {"sulph", "sulf"}, {"isation", "ization"}},
 		endings:   []spelling{{"our", "or"}, {"ours", "ors"}, {"ise", "ize"}, {"ised", "ized"}, {"yse", "yze"}, {"bre", "ber"}, {"tre", "ter"}},
 	},
 	"de": {
-		stemmer: german.Stem, stops: wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
-		spellings: []spelling{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}}, elements: compoundElements,
+		stemmer: german.Stem, stopWords: wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
+		spellings: []spelling{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}}, linkingElements: compoundElements,
 	},
-	"fr": {stemmer: french.Stem, stops: wordSet("le la les l un une des de du d et ou en au aux dans par pour sur avec")},
-	"es": {stemmer: spanish.Stem, stops: wordSet("el la los las un una de del y o en con por para al")},
-	"nl": {stemmer: dutch.Stem, stops: wordSet("de het een en of van in op met voor door bij te aan"), elements: compoundElements},
+	"fr": {stemmer: french.Stem, stopWords: wordSet("le la les l un une des de du d et ou en au aux dans par pour sur avec")},
+	"es": {stemmer: spanish.Stem, stopWords: wordSet("el la los las un una de del y o en con por para al")},
+	"nl": {stemmer: dutch.Stem, stopWords: wordSet("de het een en of van in op met voor door bij te aan"), linkingElements: compoundElements},
 }
 
 // compoundElements are the linking elements of German; Dutch has a subset.
@@ -66,30 +66,30 @@ func languageOf(tag string) *language {
 	return languages["en"]
 }
 
-// fewestStemmed is the minimum length of a word to stem, in bytes.
-const fewestStemmed = 4
+// minStemmedLength is the minimum length of a word to stem, in bytes.
+const minStemmedLength = 4
 
 // stem returns the stem of a word, or nil if the word has no stem or the stem is spelled differently.
 func (l *language) stem(word []byte) []byte {
-	if len(word) < fewestStemmed || len(word) > maxStemmed || bytes.ContainsAny(word, "0123456789") {
+	if len(word) < minStemmedLength || len(word) > maxStemmedLength || bytes.ContainsAny(word, "0123456789") {
 		return nil
 	}
 	env := snowballstem.NewEnv(string(word))
 	l.stemmer(env)
 	stem := env.Current()
-	if len(stem) < fewestStemmed-1 || !bytes.HasPrefix(word, []byte(stem[:len(stem)-1])) {
+	if len(stem) < minStemmedLength-1 || !bytes.HasPrefix(word, []byte(stem[:len(stem)-1])) {
 		return nil
 	}
 	return []byte(stem)
 }
 
-// maxStemmed is the maximum length of a word to stem, which limits the cost.
-const maxStemmed = 64
+// maxStemmedLength is the maximum length of a word to stem, which limits the cost.
+const maxStemmedLength = 64
 
-// spelled returns a word in canonical spelling: anaemia and anemia are the same word. A word without variants is
+// canonicalSpelling returns a word in canonical spelling: anaemia and anemia are the same word. A word without variants is
 // returned unchanged.
-func (l *language) spelled(word []byte) []byte {
-	if len(word) < fewestStemmed {
+func (l *language) canonicalSpelling(word []byte) []byte {
+	if len(word) < minStemmedLength {
 		return word
 	}
 	for _, s := range l.spellings {
@@ -105,10 +105,10 @@ func (l *language) spelled(word []byte) []byte {
 	return word
 }
 
-// otherSpelling returns the canonical spelling of a word, or nil if the word is already in canonical spelling.
-func (l *language) otherSpelling(word []byte) []byte {
-	if spelled := l.spelled(word); !bytes.Equal(spelled, word) {
-		return spelled
+// variantSpelling returns the canonical spelling of a word, or nil if the word is already in canonical spelling.
+func (l *language) variantSpelling(word []byte) []byte {
+	if canonical := l.canonicalSpelling(word); !bytes.Equal(canonical, word) {
+		return canonical
 	}
 	return nil
 }
@@ -136,79 +136,81 @@ var numerals = func() map[string][][]byte {
 type fit uint8
 
 const (
-	fitWhole fit = iota // the same word or an inflection
-	fitBegun            // prefix or same stem
-	fitNot
+	fitWholeWord fit = iota // the same word or an inflection
+	fitPrefix               // prefix or same stem
+	fitNone
 )
 
-// wanted is a word to search for.
-type wanted struct {
-	word     []byte
-	same     [][]byte // other notations of the same number
-	spelled  []byte   // canonical spelling
-	stem     []byte   // nil without inflections
-	begins   bool     // whether the word may match as a prefix
-	joined   bool     // whether the word consists of joined words, which do not match in the middle of words
-	language *language
+// queryWord is a word to search for.
+type queryWord struct {
+	word              []byte
+	numberNotations   [][]byte // other notations of the same number
+	canonicalSpelling []byte   // canonical spelling
+	stem              []byte   // nil without inflections
+	matchesPrefix     bool     // whether the word may match as a prefix
+	isJoined          bool     // whether the word consists of joined words, which do not match in the middle of words
+	language          *language
 }
 
-func (l *language) wanted(word []byte, begins bool) wanted {
-	return wanted{word: word, same: numerals[string(word)], spelled: l.spelled(word), stem: l.stem(word), begins: begins, language: l}
+func (l *language) newQueryWord(word []byte, matchesPrefix bool) queryWord {
+	return queryWord{word: word, numberNotations: numerals[string(word)], canonicalSpelling: l.canonicalSpelling(word), stem: l.stem(word), matchesPrefix: matchesPrefix, language: l}
 }
 
 // fit returns how a word of a text matches. For an index, [Index.resolve] returns the same.
-func (w *wanted) fit(candidate []byte) fit {
-	if w.differs(candidate) {
-		return fitNot
+func (w *queryWord) fit(candidate []byte) fit {
+	if w.rulesOut(candidate) {
+		return fitNone
 	}
-	if bytes.Equal(candidate, w.word) || bytes.Equal(candidate, w.spelled) {
-		return fitWhole
+	if bytes.Equal(candidate, w.word) || bytes.Equal(candidate, w.canonicalSpelling) {
+		return fitWholeWord
 	}
-	for _, same := range w.same {
+	for _, same := range w.numberNotations {
 		if bytes.Equal(candidate, same) {
-			return fitWhole
+			return fitWholeWord
 		}
 	}
 	spelled := candidate
-	if len(w.word) >= fewestStemmed {
-		spelled = w.language.spelled(candidate)
+	if len(w.word) >= minStemmedLength {
+		spelled = w.language.canonicalSpelling(candidate)
 	}
-	if bytes.Equal(spelled, w.spelled) {
-		return fitWhole
+	if bytes.Equal(spelled, w.canonicalSpelling) {
+		return fitWholeWord
 	}
-	alike := w.alike(candidate)
+	sameStem := w.hasSameStem(candidate)
 	switch {
-	case alike && inflects(candidate, w.word):
-		return fitWhole
-	case !w.begins:
-		return fitNot
-	case alike || bytes.HasPrefix(candidate, w.word) || bytes.HasPrefix(candidate, w.spelled) || bytes.HasPrefix(spelled, w.spelled):
-		return fitBegun
+	case sameStem && isInflection(candidate, w.word):
+		return fitWholeWord
+	case !w.matchesPrefix:
+		return fitNone
+	case sameStem || bytes.HasPrefix(candidate, w.word) || bytes.HasPrefix(candidate, w.canonicalSpelling) || bytes.HasPrefix(spelled, w.canonicalSpelling):
+		return fitPrefix
 	}
-	return fitNot
+	return fitNone
 }
 
-// differs reports whether the first letter already rules out a match. Spelling variants have the same first letter,
+// rulesOut reports whether the first letter already rules out a match. Spelling variants have the same first letter,
 // except for ae, oe and ue.
-func (w *wanted) differs(candidate []byte) bool {
+func (w *queryWord) rulesOut(candidate []byte) bool {
 	first := candidate[0]
-	return w.same == nil && first != w.word[0] && first != w.spelled[0] && (len(candidate) < 2 || candidate[1] != 'e')
+	return w.numberNotations == nil && first != w.word[0] && first != w.canonicalSpelling[0] && (len(candidate) < 2 || candidate[1] != 'e')
 }
 
-// alike reports whether a word has the same stem.
-func (w *wanted) alike(candidate []byte) bool {
+// hasSameStem reports whether a word has the same stem.
+func (w *queryWord) hasSameStem(candidate []byte) bool {
 	return w.stem != nil && bytes.HasPrefix(candidate, w.stem[:len(w.stem)-1]) && bytes.Equal(w.language.stem(candidate), w.stem)
 }
 
-// inflects reports whether one of two words with the same stem is a prefix of the other. So fractures matches fracture
+// isInflection reports whether one of two words with the same stem is a prefix of the other. So fractures matches fracture
 // as a whole word, but hypertensive does not match hypertension as a whole word.
-func inflects(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
+func isInflection(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
 
 // isLong reports whether the word may match in the middle of words.
-func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }
+func (w *queryWord) isLong() bool {
+	return w.matchesPrefix && !w.isJoined && countLetters(w.word) >= minInfixLength
+}
 
-// fewestWithin is the minimum length of a word that matches in the middle of words, in letters.
-const fewestWithin = 5
+// minInfixLength is the minimum length of a word that matches in the middle of words, in letters.
+const minInfixLength = 5
 
-// letters returns the number of letters and digits of a word.
-func letters(word []byte) int { return utf8.RuneCount(word) }
+// countLetters returns the number of letters and digits of a word.
+func countLetters(word []byte) int { return utf8.RuneCount(word) }

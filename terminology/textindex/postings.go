@@ -52,8 +52,8 @@ func (p *postings) hasTails(words []span) bool {
 	return slices.ContainsFunc(words, func(s span) bool { return p.from[p.words+s.from] < p.from[p.words+s.to] })
 }
 
-// documents returns the number of documents with a word.
-func (p *postings) documents(word int) (n int) {
+// documentCount returns the number of documents with a word.
+func (p *postings) documentCount(word int) (n int) {
 	for _, list := range []int{word, p.words + word} {
 		for _, b := range p.list[p.from[list]:p.from[list+1]] {
 			if b < 0x80 {
@@ -91,11 +91,11 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
 	}
-	bits, used := dst.bits, dst.used
+	bits, used := dst.bits, dst.usedWords
 	postings := p.list[:p.from[to]]
 	at := p.from[from]
 	if len(postings)-int(at) > len(bits) { // tracking the used words would cost more than scanning all of them
-		dst.useAll()
+		dst.markAllUsed()
 		used = nil
 	}
 	for _, end := range p.from[from+1 : to+1] {
@@ -126,21 +126,21 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 // and, if uniting the postings would take too long, all of them. Such prefixes are nearly all of one letter, many of
 // two or three letters, and common words (also as whole words). The results depend only on the range of words.
 type commonPrefixes struct {
-	from, to []uint32 // ranges of words, sorted by from, longer ranges first
-	count    []uint32 // number of documents
-	first    []uint32 // first documents, firsts per range: those with a word in a head, then others
-	ends     []uint32 // by range: number of first documents with a word in a head
-	dense    []uint32 // index in sets plus one; 0 if none
-	sets     []uint64 // concatenated bitsets of all documents
-	heads    []uint64 // concatenated bitsets of the documents with a word in a head
+	from, to   []uint32 // ranges of words, sorted by from, longer ranges first
+	count      []uint32 // number of documents
+	first      []uint32 // first documents, firsts per range: those with a word in a head, then others
+	headCounts []uint32 // by range: number of first documents with a word in a head
+	dense      []uint32 // index in sets plus one; 0 if none
+	sets       []uint64 // concatenated bitsets of all documents
+	heads      []uint64 // concatenated bitsets of the documents with a word in a head
 }
 
 const (
-	// firsts is the number of first documents stored per range.
-	firsts = 64
+	// firstsPerRange is the number of first documents stored per range.
+	firstsPerRange = 64
 
-	// manyPostings is the minimum size of postings, in bytes, to store the first documents.
-	manyPostings = 1024
+	// minPostingsSize is the minimum size of postings, in bytes, to store the first documents.
+	minPostingsSize = 1024
 )
 
 // find returns the position of a range of words.
@@ -173,27 +173,27 @@ func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 
 // firstOf returns the first documents of a range: those with a word in a head, then others up to the limit.
 func (c *commonPrefixes) firstOf(i int) (heads, tails []uint32) {
-	first := c.first[i*firsts : i*firsts+min(int(c.count[i]), firsts)]
-	return first[:c.ends[i]], first[c.ends[i]:]
+	first := c.first[i*firstsPerRange : i*firstsPerRange+min(int(c.count[i]), firstsPerRange)]
+	return first[:c.headCounts[i]], first[c.headCounts[i]:]
 }
 
 func (c *commonPrefixes) bytes() int {
-	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
+	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.headCounts)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
 }
 
-// findCommon computes commonPrefixes, so that each prefix has either a stored set or few postings.
-func findCommon(words *wordList, p *postings, n int) commonPrefixes {
-	b := commonBuilder{words: words, postings: p, n: n, most: uint32(max(4096, n/16))}
+// newCommonPrefixes computes commonPrefixes, so that each prefix has either a stored set or few postings.
+func newCommonPrefixes(words *wordList, p *postings, n int) commonPrefixes {
+	b := commonBuilder{words: words, postings: p, n: n, maxUnionSize: uint32(max(4096, n/16))}
 	ranges, dense := 0, 0
-	b.group(0, words.len(), 0, func(from, to int) {
+	b.visitPrefixes(0, words.len(), 0, func(from, to int) {
 		ranges++
 		if b.isDense(from, to) {
 			dense++
 		}
 	})
-	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(n)))
+	b.first, b.sets = make([]uint32, 0, ranges*firstsPerRange), make([]uint64, 0, dense*len(bitset.New(n)))
 	b.heads = make([]uint64, 0, cap(b.sets))
-	b.group(0, words.len(), 0, b.add)
+	b.visitPrefixes(0, words.len(), 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -202,24 +202,24 @@ const noRank = ^uint32(0)
 
 type commonBuilder struct {
 	commonPrefixes
-	words    *wordList
-	postings *postings
-	n        int    // number of documents
-	most     uint32 // maximum size of postings to unite during a search, in bytes
+	words        *wordList
+	postings     *postings
+	n            int    // number of documents
+	maxUnionSize uint32 // maximum size of postings to unite during a search, in bytes
 
 	set, part rankSet
 }
 
-// group visits a range of words with a common prefix of depth bytes and its subranges, in the order of commonPrefixes.
+// visitPrefixes visits a range of words with a common prefix of depth bytes and its subranges, in the order of commonPrefixes.
 // It descends only into the few ranges with many postings, so the recursion depth is bounded by the length of the
 // longest common word.
-func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
+func (b *commonBuilder) visitPrefixes(from, to, depth int, visit func(from, to int)) {
 	words := b.words
-	if b.postings.size(from, to) <= manyPostings {
+	if b.postings.size(from, to) <= minPostingsSize {
 		return
 	}
 	// A subrange of the same length is the same range.
-	if whole := depth < len(words.at(from)) && words.after(from, words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
+	if whole := depth < len(words.at(from)) && words.prefixEnd(from, words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
 		visit(from, to)
 	}
 	for at := from; at < to; {
@@ -227,8 +227,8 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 		next := at + 1
 		switch {
 		case depth < len(word):
-			next = min(words.after(at, word[:depth+1]), to)
-			b.group(at, next, depth+1, visit)
+			next = min(words.prefixEnd(at, word[:depth+1]), to)
+			b.visitPrefixes(at, next, depth+1, visit)
 		case to-from > 1 && b.isDense(at, next): // a word that is also a prefix of other words
 			visit(at, next)
 		}
@@ -238,14 +238,14 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 
 // isDense reports whether the postings of a range are large enough to store its set.
 func (b *commonBuilder) isDense(from, to int) bool {
-	return b.postings.size(from, to) > b.most
+	return b.postings.size(from, to) > b.maxUnionSize
 }
 
 // add adds a range of words.
 func (b *commonBuilder) add(from, to int) {
-	b.part.empty(b.n)
+	b.part.reset(b.n)
 	b.postings.unite(&b.part, from, to)
-	b.set.empty(b.n)
+	b.set.reset(b.n)
 	b.set.union(&b.part)
 	b.postings.uniteTails(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
@@ -262,10 +262,10 @@ func (b *commonBuilder) add(from, to int) {
 // addFirst adds the first documents of the set, starting with the part's documents.
 func (b *commonBuilder) addFirst() {
 	start := len(b.first)
-	b.first = appendFirst(b.first, start+firsts, &b.part, nil)
-	b.ends = append(b.ends, uint32(len(b.first)-start))
-	b.first = appendFirst(b.first, start+firsts, &b.set, b.part.bits)
-	for len(b.first) < start+firsts {
+	b.first = appendFirst(b.first, start+firstsPerRange, &b.part, nil)
+	b.headCounts = append(b.headCounts, uint32(len(b.first)-start))
+	b.first = appendFirst(b.first, start+firstsPerRange, &b.set, b.part.bits)
+	for len(b.first) < start+firstsPerRange {
 		b.first = append(b.first, noRank)
 	}
 }
@@ -286,19 +286,19 @@ func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []ui
 	return dst
 }
 
-// exact finds documents by an entire text, or words by stem, using hashes. A hash collision is less likely than a
+// hashIndex finds documents by an entire text, or words by stem, using hashes. A hash collision is less likely than a
 // memory error. Searching for a hash needs half as many memory accesses as searching for a text.
-type exact struct {
-	hashes, every []uint64 // sorted hashes, and each strideth of them
-	ranks         []uint32 // ranks of documents, or numbers of words, by hash
+type hashIndex struct {
+	hashes, samples []uint64 // sorted hashes, and each strideth of them
+	ranks           []uint32 // ranks of documents, or numbers of words, by hash
 }
 
-var exactSeed = maphash.MakeSeed()
+var hashSeed = maphash.MakeSeed()
 
-func exactHash(text []byte) uint64 { return maphash.Bytes(exactSeed, text) }
+func hashText(text []byte) uint64 { return maphash.Bytes(hashSeed, text) }
 
-// newExact returns an exact for text hashes in rank order. A text with hash 0 is not added.
-func newExact(hashes []uint64) (e exact) {
+// newHashIndex returns an exact for text hashes in rank order. A text with hash 0 is not added.
+func newHashIndex(hashes []uint64) (e hashIndex) {
 	for rank, hash := range hashes {
 		if hash != 0 {
 			e.ranks = append(e.ranks, uint32(rank))
@@ -308,29 +308,29 @@ func newExact(hashes []uint64) (e exact) {
 	e.ranks = slices.Clip(e.ranks)
 	e.hashes = make([]uint64, len(e.ranks))
 	for i, rank := range e.ranks {
-		if e.hashes[i] = hashes[rank]; i%stride == 0 {
-			e.every = append(e.every, hashes[rank])
+		if e.hashes[i] = hashes[rank]; i%sampleStride == 0 {
+			e.samples = append(e.samples, hashes[rank])
 		}
 	}
 	return e
 }
 
-// newStems returns an exact that finds words by stem.
-func newStems(words *wordList, l *language) exact {
+// newStemIndex returns an exact that finds words by stem.
+func newStemIndex(words *wordList, l *language) hashIndex {
 	hashes := make([]uint64, words.len())
 	for id := range hashes {
 		if stem := l.stem(words.at(id)); stem != nil {
-			hashes[id] = exactHash(stem)
+			hashes[id] = hashText(stem)
 		}
 	}
-	return newExact(hashes)
+	return newHashIndex(hashes)
 }
 
 // find returns the ranks with a text.
-func (e *exact) find(text []byte) []uint32 {
-	hash := exactHash(text)
-	from := sampledSearch(e.every, len(e.hashes), hash, func(i int) bool { return e.hashes[i] >= hash })
-	return e.ranks[from:][:soonest(len(e.ranks)-from, func(i int) bool { return e.hashes[from+i] != hash })]
+func (e *hashIndex) find(text []byte) []uint32 {
+	hash := hashText(text)
+	from := sampledSearch(e.samples, len(e.hashes), hash, func(i int) bool { return e.hashes[i] >= hash })
+	return e.ranks[from:][:exponentialSearch(len(e.ranks)-from, func(i int) bool { return e.hashes[from+i] != hash })]
 }
 
-func (e *exact) bytes() int { return 8*(len(e.hashes)+len(e.every)) + 4*len(e.ranks) }
+func (e *hashIndex) bytes() int { return 8*(len(e.hashes)+len(e.samples)) + 4*len(e.ranks) }

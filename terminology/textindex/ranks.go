@@ -35,13 +35,13 @@ const (
 	variantShift   = 14 // six bits
 	generalityBits = 14
 
-	weightMost   = 1<<9 - 1 // value for an unknown weight
-	weightMask   = weightMost << weightShift
-	weightSteps  = 8   // steps per power of two
-	weightLeast  = -10 // exponent of the lowest weight
-	variantsMost = 1<<6 - 1
-	steps        = 1 << 14 / 256 // steps of generality per nat
-	levelSays    = 3             // nats per level of the hierarchy
+	maxWeightPart     = 1<<9 - 1 // value for an unknown weight
+	weightMask        = maxWeightPart << weightShift
+	weightSteps       = 8   // steps per power of two
+	minWeightExponent = -10 // exponent of the lowest weight
+	maxVariants       = 1<<6 - 1
+	generalitySteps   = 1 << 14 / 256 // steps of generality per nat
+	natsPerLevel      = 3             // nats per level of the hierarchy
 )
 
 // Ranks returns the order of documents that match equally well; lower ranks come first. The criteria are, in this
@@ -67,14 +67,14 @@ func Ranks(t Terms) []uint32 {
 
 // ranker computes ranks.
 type ranker struct {
-	terms   Terms
-	folder  folder
-	words   vocabulary
-	in      []uint32 // by word: number of documents with it
-	last    []uint32 // by word: last document with it, plus one
-	depths  []uint8
-	variant []uint16
-	seed    maphash.Seed
+	terms          Terms
+	folder         textFolder
+	words          vocabulary
+	documentCounts []uint32 // by word: number of documents with it
+	lastDocuments  []uint32 // by word: last document with it, plus one
+	depths         []uint8
+	variant        []uint16
+	seed           maphash.Seed
 }
 
 func newRanker(t Terms) *ranker {
@@ -82,25 +82,25 @@ func newRanker(t Terms) *ranker {
 	for doc := range uint32(t.Len()) {
 		r.eachWord(doc, func(word []byte) {
 			id := r.words.id(word)
-			if int(id) == len(r.in) {
-				r.in, r.last = append(r.in, 0), append(r.last, 0)
+			if int(id) == len(r.documentCounts) {
+				r.documentCounts, r.lastDocuments = append(r.documentCounts, 0), append(r.lastDocuments, 0)
 			}
-			if r.last[id] != doc+1 {
-				r.last[id] = doc + 1
-				r.in[id]++
+			if r.lastDocuments[id] != doc+1 {
+				r.lastDocuments[id] = doc + 1
+				r.documentCounts[id]++
 			}
 		})
 	}
-	r.climb(r.differences())
+	r.computeVariants(r.hashDifferences())
 	return r
 }
 
 // eachWord visits the words of a term outside brackets.
 func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	line := r.folder.words(r.terms.Display(doc))
-	marks, in := r.folder.marks, place{}
+	marks, in := r.folder.marks, scanState{}
 	for at := 0; at < len(line); {
-		marks = in.pass(marks, at)
+		marks = in.applyMarks(marks, at)
 		word, rest := nextWord(line[at:])
 		if in.depth == 0 {
 			visit(word)
@@ -109,11 +109,11 @@ func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	}
 }
 
-// differences returns, by document, a hash of the words that its term adds to its parent's term; 0 if none.
-func (r *ranker) differences() []uint64 {
+// hashDifferences returns, by document, a hash of the words that its term adds to its parent's term; 0 if none.
+func (r *ranker) hashDifferences() []uint64 {
 	all := make([]uint64, r.terms.Len())
 	var above [][]byte
-	var parents folder
+	var parents textFolder
 	for doc := range all {
 		parent, ok := r.terms.Parent(uint32(doc))
 		if !ok {
@@ -125,13 +125,13 @@ func (r *ranker) differences() []uint64 {
 			word, line = nextWord(line)
 			above = append(above, word)
 		}
-		all[doc] = r.difference(uint32(doc), above)
+		all[doc] = r.hashDifference(uint32(doc), above)
 	}
 	return all
 }
 
-// difference hashes the words of a term without those of its parent's term. Each word of the parent's term is removed once.
-func (r *ranker) difference(doc uint32, above [][]byte) uint64 {
+// hashDifference hashes the words of a term without those of its parent's term. Each word of the parent's term is removed once.
+func (r *ranker) hashDifference(doc uint32, above [][]byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
 	differs := false
@@ -161,12 +161,12 @@ func indexOf(words [][]byte, word []byte) int {
 	return -1
 }
 
-// fewestRoutine is the minimum number of parents for a routine difference. Large code systems require a thousandth of
+// minRoutineParents is the minimum number of parents for a routine difference. Large code systems require a thousandth of
 // the documents.
-const fewestRoutine = 8
+const minRoutineParents = 8
 
-// climb computes depths and variants from the roots down.
-func (r *ranker) climb(differences []uint64) {
+// computeVariants computes depths and variants from the roots down.
+func (r *ranker) computeVariants(differences []uint64) {
 	n := r.terms.Len()
 	parents := map[uint64]int{}
 	for _, d := range differences {
@@ -177,7 +177,7 @@ func (r *ranker) climb(differences []uint64) {
 		axis[doc] = true
 	}
 	for doc, d := range differences {
-		if parent, ok := r.terms.Parent(uint32(doc)); ok && (d == 0 || parents[d] < max(fewestRoutine, n/1000)) {
+		if parent, ok := r.terms.Parent(uint32(doc)); ok && (d == 0 || parents[d] < max(minRoutineParents, n/1000)) {
 			axis[parent] = false
 		}
 	}
@@ -191,7 +191,7 @@ func (r *ranker) climb(differences []uint64) {
 		r.depths[doc] = min(r.depths[parent], math.MaxUint8-1) + 1
 		r.variant[doc] = r.variant[parent]
 		if axis[parent] {
-			r.variant[doc] = min(r.variant[doc]+siblings[parent], variantsMost)
+			r.variant[doc] = min(r.variant[doc]+siblings[parent], maxVariants)
 			siblings[parent]++
 		}
 	}
@@ -205,27 +205,27 @@ func (r *ranker) rank(doc uint32) uint32 {
 	if r.terms.Inactive(doc) {
 		rank |= rankInactive
 	}
-	return Weighed(rank, r.terms.Weight(doc))
+	return WithWeight(rank, r.terms.Weight(doc))
 }
 
-// Foreign returns the rank of a document that is displayed in another language than requested. It sorts after documents
+// ForeignRank returns the rank of a document that is displayed in another language than requested. It sorts after documents
 // displayed in the requested language, within selectable and abstract documents.
-func Foreign(rank uint32) uint32 { return rank | rankForeign }
+func ForeignRank(rank uint32) uint32 { return rank | rankForeign }
 
-// Weighed returns the rank of a document with its weight replaced.
-func Weighed(rank uint32, weight float64) uint32 {
+// WithWeight returns the rank of a document with its weight replaced.
+func WithWeight(rank uint32, weight float64) uint32 {
 	if rank&rankAbstract != 0 || !(weight > 0) {
 		return rank | weightMask
 	}
-	step := 1 + max(0, min((math.Log2(weight)-weightLeast)*weightSteps, weightMost-1))
-	return rank&^weightMask | (weightMost-uint32(step))<<weightShift
+	step := 1 + max(0, min((math.Log2(weight)-minWeightExponent)*weightSteps, maxWeightPart-1))
+	return rank&^weightMask | (maxWeightPart-uint32(step))<<weightShift
 }
 
 func (r *ranker) generality(doc uint32) uint32 {
-	says := float64(levelSays * int(r.depths[doc]))
+	information := float64(natsPerLevel * int(r.depths[doc]))
 	n := float64(r.terms.Len())
-	r.eachWord(doc, func(word []byte) { says += math.Log(n / float64(r.in[r.words.id(word)])) })
-	return uint32(min(says*steps, 1<<generalityBits-1))
+	r.eachWord(doc, func(word []byte) { information += math.Log(n / float64(r.documentCounts[r.words.id(word)])) })
+	return uint32(min(information*generalitySteps, 1<<generalityBits-1))
 }
 
 // Corpus is a list of documents to search, identified by position. Callers must not modify the returned bytes.
@@ -239,9 +239,9 @@ type Corpus interface {
 	// Display returns the displayed text of a document: its display, otherwise its code.
 	Display(doc uint32) []byte
 
-	// AppendOthers appends the other searchable texts of a document. The last foreign texts are in another language than
+	// AppendOtherTexts appends the other searchable texts of a document. The last foreign texts are in another language than
 	// requested: none of their words counts as part of a head.
-	AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int)
+	AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int)
 
 	// Rank returns the rank of a document among equally good matches, as computed by [Ranks].
 	Rank(doc uint32) uint32

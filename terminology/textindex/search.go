@@ -15,37 +15,37 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	if spend == nil {
 		spend = func(int) error { return nil }
 	}
-	if f.read != nil || f.divided {
-		f.read, f.divided, f.language = nil, false, nil
+	if f.corrections != nil || f.splitsRuns {
+		f.corrections, f.splitsRuns, f.language = nil, false, nil
 	}
-	if hits, total, err := searchRuns(parts, f, from, to, spend); total > 0 || err != nil {
+	if hits, total, err := searchStrict(parts, f, from, to, spend); total > 0 || err != nil {
 		return hits, total, err
 	}
 	if f.hasLongWord() {
-		if hits, total, err := searchParts(parts, f, withinWords, from, to, spend); total > 0 || err != nil {
+		if hits, total, err := searchParts(parts, f, infixMatch, from, to, spend); total > 0 || err != nil {
 			return hits, total, err
 		}
 	}
 	if corrected, err := f.correct(parts, spend); err != nil || !corrected {
 		return nil, 0, err
 	}
-	hits, total, err := searchRuns(parts, f, from, to, spend)
+	hits, total, err := searchStrict(parts, f, from, to, spend)
 	if total == 0 {
-		f.read, f.language = nil, nil
+		f.corrections, f.language = nil, nil
 	}
 	return hits, total, err
 }
 
-// searchRuns is a strict search. It first tries only the longest runs with synonyms, so that matches of the entire run
+// searchStrict is a strict search. It first tries only the longest runs with synonyms, so that matches of the entire run
 // are not buried, and splits runs further only if nothing matches.
-func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
-	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
-	if total > 0 || err != nil || !f.asked.hasRuns() {
+func searchStrict(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+	hits, total, err := searchParts(parts, f, strictMatch, from, to, spend)
+	if total > 0 || err != nil || !f.prepared.hasRuns() {
 		return hits, total, err
 	}
-	f.divided, f.language = true, nil
-	if hits, total, err = searchParts(parts, f, strictly, from, to, spend); total == 0 {
-		f.divided, f.language = false, nil
+	f.splitsRuns, f.language = true, nil
+	if hits, total, err = searchParts(parts, f, strictMatch, from, to, spend); total == 0 {
+		f.splitsRuns, f.language = false, nil
 	}
 	return hits, total, err
 }
@@ -73,21 +73,21 @@ func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func
 		if c := compareHits(p.corpus(), a, q.corpus(), b); c != 0 {
 			return c
 		}
-		return cmp.Compare(p.place(a.Doc), q.place(b.Doc))
+		return cmp.Compare(p.position(a.Doc), q.position(b.Doc))
 	})
 	return all[min(from, len(all)):min(to, len(all))], total, nil
 }
 
 func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if p.Index == nil {
-		return searchScan(p.Corpus, p.divided(), f, how, from, to, spend)
+		return searchScan(p.Corpus, p.compounds(), f, how, from, to, spend)
 	}
-	if how != strictly { // a lenient search scans all words
+	if how != strictMatch { // a lenient search scans all words
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
 			return nil, 0, err
 		}
 	}
-	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
+	hits, total := searchIndex(p.Index, p.Ranks, f, how, from, to)
 	runtime.KeepAlive(p.Index) // the arrays of the index are unmapped once it is unreachable
 	return hits, total, nil
 }
@@ -103,12 +103,12 @@ type Part struct {
 	// Index is searched instead of Corpus, for the documents it was built from. Default: none.
 	Index *Index
 
-	// Within limits the search to a set of ranks; see [Index.RanksOf]. Default: all.
-	Within bitset.Set
+	// Ranks limits the search to a set of ranks; see [Index.RanksOf]. Default: all.
+	Ranks bitset.Set
 
-	// Place returns a document's position across all parts, which breaks ties between equally good matches. Documents of
+	// Position returns a document's position across all parts, which breaks ties between equally good matches. Documents of
 	// one part may share a position. Default: 0 for all.
-	Place func(doc uint32) uint32
+	Position func(doc uint32) uint32
 }
 
 // Hit is a matching document.
@@ -137,34 +137,34 @@ func (p *Part) corpus() Corpus {
 	return p.Corpus
 }
 
-// divided returns the compounds, or nil.
-func (p *Part) divided() *Compounds {
+// compounds returns the compounds, or nil.
+func (p *Part) compounds() *Compounds {
 	if p.Index != nil {
-		return p.Index.divided
+		return p.Index.compounds
 	}
 	return p.Compounds
 }
 
-func (p *Part) place(doc uint32) uint32 {
-	if p.Place == nil {
+func (p *Part) position(doc uint32) uint32 {
+	if p.Position == nil {
 		return 0
 	}
-	return p.Place(doc)
+	return p.Position(doc)
 }
 
 // searchScan matches the filter against each document. An index returns the same result faster.
 func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
-	j := judge{reader: newReader(c), divided: divided, filter: f, spend: spend}
-	j.asked = f.in(j.reader.spotter.language)
+	j := tierMatcher{reader: newReader(c), compounds: divided, filter: f, spend: spend}
+	j.prepared = f.prepareFor(j.reader.tokenizer.language)
 	var hits []Hit
 	for doc := range uint32(c.Len()) {
 		t := tierNone
-		if how == strictly {
+		if how == strictMatch {
 			t = j.tier(doc)
 		} else if j.contains(doc) {
 			t = tierLenient
 		}
-		j.pay(len(f.terms))
+		j.charge(len(f.terms))
 		if t != tierNone {
 			hits = append(hits, Hit{Doc: doc, tier: t})
 		}
@@ -178,29 +178,29 @@ func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to 
 }
 
 // contains reports whether a document matches when long words may also match in the middle of words.
-func (j *judge) contains(doc uint32) bool {
+func (j *tierMatcher) contains(doc uint32) bool {
 	j.read(doc)
-	return !slices.ContainsFunc(j.asked.segments, func(s segment) bool { return !j.containsOne(s) })
+	return !slices.ContainsFunc(j.prepared.segments, func(s segment) bool { return !j.containsAlternative(s) })
 }
 
-// containsOne reports whether a document matches any alternative of a segment.
-func (j *judge) containsOne(s segment) bool {
-	return slices.ContainsFunc(s, func(way []need) bool {
-		return !slices.ContainsFunc(way, func(n need) bool {
+// containsAlternative reports whether a document matches any alternative of a segment.
+func (j *tierMatcher) containsAlternative(s segment) bool {
+	return slices.ContainsFunc(s, func(way []requirement) bool {
+		return !slices.ContainsFunc(way, func(n requirement) bool {
 			if n.run != nil {
-				return !j.containsOne(n.run)
+				return !j.containsAlternative(n.run)
 			}
-			return !j.within(n.words) && j.words(n.joined) == tierNone
+			return !j.containsWords(n.words) && j.wordsTier(n.joined) == tierNone
 		})
 	})
 }
 
-// within reports whether all words match, long ones also in the middle of words.
-func (j *judge) within(words []wanted) bool {
+// containsWords reports whether all words match, long ones also in the middle of words.
+func (j *tierMatcher) containsWords(words []queryWord) bool {
 	for i := range words {
 		w := &words[i]
-		if !slices.ContainsFunc(j.reader.spots(), func(s spot) bool {
-			return w.fit(s.word) != fitNot || w.isLong() && bytes.Contains(s.word, w.word)
+		if !slices.ContainsFunc(j.reader.tokens(), func(s token) bool {
+			return w.fit(s.word) != fitNone || w.isLong() && bytes.Contains(s.word, w.word)
 		}) {
 			return false
 		}

@@ -28,12 +28,12 @@ func search(p Part, f *Filter, from, to int) ([]Hit, int) {
 	return hits, total
 }
 
-// scanned returns a part without an index, so that searches scan all documents.
-func scanned(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
+// unindexedPart returns a part without an index, so that searches scan all documents.
+func unindexedPart(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
 // waysToSearch returns parts for each way to search a corpus.
 func waysToSearch(d documents) map[string]Part {
-	return map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)}
+	return map[string]Part{"index": {Index: New(d)}, "scan": unindexedPart(d)}
 }
 
 // checkIndex checks that the index returns the same hits as a scan, completely and by page.
@@ -89,12 +89,12 @@ func TestSearchLarge(t *testing.T) {
 	}
 	for _, typed := range filters {
 		filter := NewFilter(typed, nil)
-		want, _ := search(scanned(d), filter, 0, math.MaxInt)
+		want, _ := search(unindexedPart(d), filter, 0, math.MaxInt)
 		got, total := search(Part{Index: x}, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
 			t.Errorf("filter %q: got %d hits, total %d, want %d", typed, len(got), total, len(want))
 		}
-		for _, window := range [][2]int{{0, 1}, {0, 20}, {7, 27}, {30, firsts}, {30, firsts + 1}, {100, 300}, {5900, 6100}} {
+		for _, window := range [][2]int{{0, 1}, {0, 20}, {7, 27}, {30, firstsPerRange}, {30, firstsPerRange + 1}, {100, 300}, {5900, 6100}} {
 			page, total := search(Part{Index: x}, filter, window[0], window[1])
 			from, to := min(window[0], len(want)), min(window[1], len(want))
 			if !slices.Equal(page, want[from:to]) || total != len(want) {
@@ -119,11 +119,11 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// finding is a filter with the documents it should find, in order.
-type finding struct{ name, filter, want string }
+// filterCase is a filter with the documents it should find, in order.
+type filterCase struct{ name, filter, want string }
 
-// wantFound checks the results of all ways to search.
-func wantFound(t *testing.T, d documents, tests []finding, synonyms ...*Synonyms) {
+// checkFindings checks the results of all ways to search.
+func checkFindings(t *testing.T, d documents, tests []filterCase, synonyms ...*Synonyms) {
 	t.Helper()
 	ways := waysToSearch(d)
 	for _, test := range tests {
@@ -153,7 +153,7 @@ func TestRankingInside(t *testing.T) {
 		5: {Code: "c5", Display: "pH"},
 		6: {Code: "bareCode"},
 	}
-	wantFound(t, d, []finding{
+	checkFindings(t, d, []filterCase{
 		{"inside and at the beginning", "def", "3 0"},
 		{"the whole word", "activityd", "0"},
 		{"over the middle", "activitydefinition", "0"},
@@ -182,7 +182,7 @@ func TestRanking(t *testing.T) {
 		8: {Code: "ha", Display: "Attack of the heart", Place: 1},
 		9: {Code: "x1", Display: "Diabetic nephropathy"},
 	}
-	wantFound(t, d, []finding{
+	checkFindings(t, d, []filterCase{
 		{"the code first", "dm", "3"},
 		{"the code without dots", "e119", "1 2"},
 		{"the code with dots", "e11.9", "1 2"},
@@ -205,9 +205,9 @@ func TestRanking(t *testing.T) {
 	})
 }
 
-// TestWordsThatFit checks how words of a text match words of the filter.
-func TestWordsThatFit(t *testing.T) {
-	const whole, begun, not = fitWhole, fitBegun, fitNot
+// TestWordMatching checks how words of a text match words of the filter.
+func TestWordMatching(t *testing.T) {
+	const whole, begun, not = fitWholeWord, fitPrefix, fitNone
 	for _, test := range []struct {
 		language, word, typed string
 		want                  fit
@@ -239,7 +239,7 @@ func TestWordsThatFit(t *testing.T) {
 		{"nl", "breuken", "breuk", whole},
 		{"xx", "fractures", "fracture", whole},
 	} {
-		w := languageOf(test.language).wanted([]byte(test.typed), true)
+		w := languageOf(test.language).newQueryWord([]byte(test.typed), true)
 		if got := w.fit([]byte(test.word)); got != test.want {
 			t.Errorf("%s: %q for %q: got %d, want %d", test.language, test.word, test.typed, got, test.want)
 		}
@@ -271,7 +271,7 @@ func TestShortDescriptions(t *testing.T) {
 		5: {Code: "Z24", Display: "Poliovirus immunization", Place: 5},
 		6: {Code: "V1", Display: "Type 11 collagen disorder", Others: []string{"Type 1 collagen dis"}, Place: 7},
 	}
-	wantFound(t, d, []finding{
+	checkFindings(t, d, []filterCase{
 		{"a word cut short", "diab", "0 3 1 2"},
 		{"and others beside it", "type 2 diab", "0 3 2"},
 		{"a word that is not at the beginning of the display's", "mclr", "2"},
@@ -296,7 +296,7 @@ func TestContaining(t *testing.T) {
 		{"all but the last letter", "tensiom", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := len(x.containing([]byte(test.part))); got != test.want {
+			if got := len(x.wordsContaining([]byte(test.part))); got != test.want {
 				t.Errorf("got %d words, want %d", got, test.want)
 			}
 			if test.want > 0 && !x.pieces.mayContain([]byte(test.part)) {
@@ -340,7 +340,7 @@ func (d documents) Rank(doc uint32) uint32 {
 	return d[doc].Place
 }
 
-func (d documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+func (d documents) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	for _, other := range slices.Concat(d[doc].Others, d[doc].Foreign) {
 		dst = append(dst, []byte(other))
 	}

@@ -13,37 +13,37 @@ import (
 // searchIndex returns the hits in positions from up to to, and the total number of hits.
 func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
-	q.index, q.within, q.how = x, within, how
-	q.judge.filter, q.judge.asked, q.judge.divided = f, f.in(x.language), x.divided
-	q.judge.reader.corpus, q.judge.reader.spotter.language = x.corpus, x.language
+	q.index, q.ranks, q.leniency = x, within, how
+	q.matcher.filter, q.matcher.prepared, q.matcher.compounds = f, f.prepareFor(x.language), x.compounds
+	q.matcher.reader.corpus, q.matcher.reader.tokenizer.language = x.corpus, x.language
 	q.sets.n = len(x.order)
-	q.words.begin(x, q.judge.asked, how, &q.sets)
-	q.page.begin(x.order, from, to)
+	q.words.prepare(x, q.matcher.prepared, how, &q.sets)
+	q.page.reset(x.order, from, to)
 	total := q.search()
-	hits := q.page.end() // must not refer to the index's memory, which may be unmapped after this point
-	q.words.end()
-	q.index, q.within = nil, nil
-	q.judge.filter, q.judge.asked, q.judge.divided = nil, nil, nil
-	q.judge.reader.forget()
+	hits := q.page.finish() // must not refer to the index's memory, which may be unmapped after this point
+	q.words.reset()
+	q.index, q.ranks = nil, nil
+	q.matcher.filter, q.matcher.prepared, q.matcher.compounds = nil, nil, nil
+	q.matcher.reader.releaseCorpus()
 	queries.Put(q)
 	return hits, total
 }
 
 // search finds and ranks the hits and returns their number.
 func (q *query) search() (total int) {
-	if w := q.judge.asked.only(); w != nil && q.how == strictly && q.within == nil {
+	if w := q.matcher.prepared.onlyWord(); w != nil && q.leniency == strictMatch && q.ranks == nil {
 		return q.rankWord(w)
 	}
 	match, all := q.find()
-	if q.within != nil {
-		match = q.sets.both(match, rankSet{bits: q.within})
+	if q.ranks != nil {
+		match = q.sets.intersect(match, rankSet{bits: q.ranks})
 	}
 	switch {
 	case !all:
 		total = q.rankEach(&match)
-	case q.how != strictly:
+	case q.leniency != strictMatch:
 		total = match.count()
-		q.page.last(&match, tierLenient)
+		q.page.emitLastSet(&match, tierLenient)
 	default:
 		total = match.count()
 		q.page.total = total
@@ -55,23 +55,23 @@ func (q *query) search() (total int) {
 
 // find returns the matches if all is set, and otherwise candidates that must be examined.
 func (q *query) find() (match rankSet, all bool) {
-	f := q.judge.filter
+	f := q.matcher.filter
 	switch {
 	case f.symbols != nil:
 		return q.findSymbols(string(f.symbols)), false
 	case f.letter != nil:
-		return q.withRune(letterAnywhere, f.theLetter()), true
-	case q.how != strictly:
-		return q.words.upTo(tierBegun), true
+		return q.findRune(kindLetterAnywhere, f.onlyLetter()), true
+	case q.leniency != strictMatch:
+		return q.words.findUpTo(tierPrefix), true
 	}
-	return q.words.find(fewMatches)
+	return q.words.find(maxRankedEach)
 }
 
 // findSymbols returns the documents that have every symbol.
 func (q *query) findSymbols(symbols string) (found rankSet) {
 	for _, r := range symbols {
 		if r != ' ' {
-			found = q.sets.both(found, q.withRune(signAnywhere, r))
+			found = q.sets.intersect(found, q.findRune(kindSignAnywhere, r))
 		}
 	}
 	return found
@@ -80,43 +80,43 @@ func (q *query) findSymbols(symbols string) (found rankSet) {
 // wordFinder finds the documents with the words of a filter. It keeps the documents found for each word and extends
 // them from tier to tier.
 type wordFinder struct {
-	index *Index
-	asked *asked
-	how   leniency
-	sets  *rankSets
-	found []found // by word of the filter
+	index    *Index
+	prepared *preparedFilter
+	leniency leniency
+	sets     *rankSets
+	lookups  []lookup // by word of the filter
 }
 
-// found is the lookup result for a word of the filter.
-type found struct {
-	wanted *wanted
-	resolved
-	set  rankSet // documents with the word, up to the tier upTo
-	upTo tier    // 0 before the first lookup
+// lookup is the lookup result for a word of the filter.
+type lookup struct {
+	wanted *queryWord
+	resolvedWord
+	set      rankSet // documents with the word, up to the tier findUpTo
+	upToTier tier    // 0 before the first lookup
 }
 
-// begin prepares the finder for a filter.
-func (wf *wordFinder) begin(x *Index, a *asked, how leniency, sets *rankSets) {
-	wf.index, wf.asked, wf.how, wf.sets = x, a, how, sets
+// prepare prepares the finder for a filter.
+func (wf *wordFinder) prepare(x *Index, a *preparedFilter, how leniency, sets *rankSets) {
+	wf.index, wf.prepared, wf.leniency, wf.sets = x, a, how, sets
 }
 
-// end resets the finder but keeps its memory.
-func (wf *wordFinder) end() {
-	for i := range wf.found {
-		f := &wf.found[i]
+// reset resets the finder but keeps its memory.
+func (wf *wordFinder) reset() {
+	for i := range wf.lookups {
+		f := &wf.lookups[i]
 		wf.sets.release(f.set)
-		f.wanted, f.set, f.upTo = nil, rankSet{}, 0
+		f.wanted, f.set, f.upToTier = nil, rankSet{}, 0
 	}
-	wf.index, wf.asked, wf.sets, wf.found = nil, nil, nil, wf.found[:0]
+	wf.index, wf.prepared, wf.sets, wf.lookups = nil, nil, nil, wf.lookups[:0]
 }
 
-// upTo returns the documents with words that match in tier t or better. Tiers must be passed in ascending order.
-func (wf *wordFinder) upTo(t tier) (found rankSet) {
-	if !wf.has(t) {
-		return wf.sets.set()
+// findUpTo returns the documents with words that match in tier t or better. Tiers must be passed in ascending order.
+func (wf *wordFinder) findUpTo(t tier) (found rankSet) {
+	if !wf.canMatch(t) {
+		return wf.sets.newSet()
 	}
-	for _, s := range wf.asked.segments {
-		found = wf.sets.both(found, wf.segment(s, t))
+	for _, s := range wf.prepared.segments {
+		found = wf.sets.intersect(found, wf.findSegment(s, t))
 	}
 	return found
 }
@@ -124,17 +124,17 @@ func (wf *wordFinder) upTo(t tier) (found rankSet) {
 // find returns the matching documents. It looks up the rarest words first; once at most few candidates remain, it
 // returns them with all unset, because examining them individually is faster.
 func (wf *wordFinder) find(few int) (found rankSet, all bool) {
-	if !wf.has(tierBegun) {
-		return wf.sets.set(), true
+	if !wf.canMatch(tierPrefix) {
+		return wf.sets.newSet(), true
 	}
-	var room [8]sized
+	var room [8]sizedSegment
 	segments := room[:0]
-	for i := range wf.asked.segments {
-		segments = append(segments, sized{i, wf.size(wf.asked.segments[i])})
+	for i := range wf.prepared.segments {
+		segments = append(segments, sizedSegment{i, wf.size(wf.prepared.segments[i])})
 	}
-	slices.SortFunc(segments, func(a, b sized) int { return int(a.size) - int(b.size) })
+	slices.SortFunc(segments, func(a, b sizedSegment) int { return int(a.size) - int(b.size) })
 	for i, s := range segments {
-		found = wf.sets.both(found, wf.segment(wf.asked.segments[s.segment], tierBegun))
+		found = wf.sets.intersect(found, wf.findSegment(wf.prepared.segments[s.segment], tierPrefix))
 		if i+1 < len(segments) && found.count() <= few {
 			return found, false
 		}
@@ -142,8 +142,8 @@ func (wf *wordFinder) find(few int) (found rankSet, all bool) {
 	return found, true
 }
 
-// sized is a segment of the filter with an estimate of its postings in bytes.
-type sized struct {
+// sizedSegment is a segment of the filter with an estimate of its postings in bytes.
+type sizedSegment struct {
 	segment int
 	size    uint32
 }
@@ -157,7 +157,7 @@ func (wf *wordFinder) size(s segment) (size uint32) {
 				least = min(least, wf.size(way[i].run))
 			}
 			for k := range way[i].words {
-				least = min(least, wf.resolved(&way[i].words[k]).size(wf.index))
+				least = min(least, wf.lookUp(&way[i].words[k]).size(wf.index))
 			}
 		}
 		size += least
@@ -166,28 +166,28 @@ func (wf *wordFinder) size(s segment) (size uint32) {
 }
 
 // size returns the size of the words' postings in bytes.
-func (r *resolved) size(x *Index) (size uint32) {
-	for _, s := range r.whole {
-		if !r.begins(s) {
+func (r *resolvedWord) size(x *Index) (size uint32) {
+	for _, s := range r.wholeWords {
+		if !r.isInPrefixes(s) {
 			size += x.postings.size(s.from, s.to)
 		}
 	}
-	for _, s := range r.begun {
+	for _, s := range r.prefixes {
 		size += x.postings.size(s.from, s.to)
 	}
 	return size
 }
 
-// has reports whether the index has words for every segment, whole words if the tier requires them.
-func (wf *wordFinder) has(t tier) bool {
-	return !slices.ContainsFunc(wf.asked.segments, func(s segment) bool { return !wf.hasOne(s, t) })
+// canMatch reports whether the index has words for every segment, whole words if the tier requires them.
+func (wf *wordFinder) canMatch(t tier) bool {
+	return !slices.ContainsFunc(wf.prepared.segments, func(s segment) bool { return !wf.canMatchSegment(s, t) })
 }
 
-// hasOne reports whether the index has words for any alternative of a segment.
-func (wf *wordFinder) hasOne(s segment, t tier) bool {
-	return slices.ContainsFunc(s, func(way []need) bool {
+// canMatchSegment reports whether the index has words for any alternative of a segment.
+func (wf *wordFinder) canMatchSegment(s segment, t tier) bool {
+	return slices.ContainsFunc(s, func(way []requirement) bool {
 		for i := range way {
-			if !wf.hasNeed(&way[i], t) {
+			if !wf.canMatchRequirement(&way[i], t) {
 				return false
 			}
 		}
@@ -195,180 +195,180 @@ func (wf *wordFinder) hasOne(s segment, t tier) bool {
 	})
 }
 
-func (wf *wordFinder) hasNeed(n *need, t tier) bool {
+func (wf *wordFinder) canMatchRequirement(n *requirement, t tier) bool {
 	if n.run != nil {
-		return wf.hasOne(n.run, t)
+		return wf.canMatchSegment(n.run, t)
 	}
-	return wf.hasAll(n.words, t) || n.joined != nil && wf.hasAll(n.joined, t)
+	return wf.canMatchWords(n.words, t) || n.joined != nil && wf.canMatchWords(n.joined, t)
 }
 
-func (wf *wordFinder) hasAll(words []wanted, t tier) bool {
+func (wf *wordFinder) canMatchWords(words []queryWord, t tier) bool {
 	for i := range words {
-		if f := wf.resolved(&words[i]); len(f.whole) == 0 && (t <= tierWhole || len(f.begun) == 0) {
+		if f := wf.lookUp(&words[i]); len(f.wholeWords) == 0 && (t <= tierWholeWords || len(f.prefixes) == 0) {
 			return false
 		}
 	}
 	return true
 }
 
-// onlyBegunInHeads reports whether all matches are in tierBegunHead, as is common for code prefixes: no whole word
+// matchesOnlyHeadPrefixes reports whether all matches are in tierPrefixHead, as is common for code prefixes: no whole word
 // matches, and all matching words occur only in heads.
-func (wf *wordFinder) onlyBegunInHeads() bool {
-	if wf.has(tierWhole) {
+func (wf *wordFinder) matchesOnlyHeadPrefixes() bool {
+	if wf.canMatch(tierWholeWords) {
 		return false
 	}
-	for _, f := range wf.found {
-		if wf.index.postings.hasTails(f.whole) || wf.index.postings.hasTails(f.begun) {
+	for _, f := range wf.lookups {
+		if wf.index.postings.hasTails(f.wholeWords) || wf.index.postings.hasTails(f.prefixes) {
 			return false
 		}
 	}
 	return true
 }
 
-// segment returns the documents that match any alternative of a segment.
-func (wf *wordFinder) segment(s segment, t tier) (found rankSet) {
+// findSegment returns the documents that match any alternative of a segment.
+func (wf *wordFinder) findSegment(s segment, t tier) (found rankSet) {
 	for _, way := range s {
-		var room [4]rankSet
-		all := room[:0]
+		var storage [4]rankSet
+		all := storage[:0]
 		for i := range way {
-			all = append(all, wf.need(&way[i], t))
+			all = append(all, wf.findRequirement(&way[i], t))
 		}
-		found = wf.sets.either(found, wf.sets.all(all))
+		found = wf.sets.union(found, wf.sets.intersectAll(all))
 	}
 	return found
 }
 
-func (wf *wordFinder) need(n *need, t tier) rankSet {
+func (wf *wordFinder) findRequirement(n *requirement, t tier) rankSet {
 	if n.run != nil {
-		return wf.segment(n.run, t)
+		return wf.findSegment(n.run, t)
 	}
-	var room [4]rankSet
-	words := room[:0]
+	var storage [4]rankSet
+	words := storage[:0]
 	for i := range n.words {
-		words = append(words, wf.word(&n.words[i], t))
+		words = append(words, wf.findWord(&n.words[i], t))
 	}
-	found := wf.sets.all(words)
+	found := wf.sets.intersectAll(words)
 	for i := range n.joined {
-		found = wf.sets.either(found, wf.word(&n.joined[i], t))
+		found = wf.sets.union(found, wf.findWord(&n.joined[i], t))
 	}
 	return found
 }
 
-// resolved returns the words of the index that match a word of the filter.
-func (wf *wordFinder) resolved(w *wanted) *found {
-	for i := range wf.found {
-		if wf.found[i].wanted == w {
-			return &wf.found[i]
+// lookUp returns the words of the index that match a word of the filter.
+func (wf *wordFinder) lookUp(w *queryWord) *lookup {
+	for i := range wf.lookups {
+		if wf.lookups[i].wanted == w {
+			return &wf.lookups[i]
 		}
 	}
-	if len(wf.found) < cap(wf.found) {
-		wf.found = wf.found[:len(wf.found)+1] // reuses the memory of the spans
+	if len(wf.lookups) < cap(wf.lookups) {
+		wf.lookups = wf.lookups[:len(wf.lookups)+1] // reuses the memory of the spans
 	} else {
-		wf.found = append(wf.found, found{})
+		wf.lookups = append(wf.lookups, lookup{})
 	}
-	f := &wf.found[len(wf.found)-1]
+	f := &wf.lookups[len(wf.lookups)-1]
 	f.wanted = w
-	wf.index.resolve(&f.resolved, w)
-	if wf.how == withinWords && w.isLong() {
-		f.begun = append(f.begun, wf.index.containing(w.word)...)
+	wf.index.resolve(&f.resolvedWord, w)
+	if wf.leniency == infixMatch && w.isLong() {
+		f.prefixes = append(f.prefixes, wf.index.wordsContaining(w.word)...)
 	}
 	return f
 }
 
-// word returns the documents with a word that matches in tier t or better.
-func (wf *wordFinder) word(w *wanted, t tier) rankSet {
-	f := wf.resolved(w)
-	if all, ok := wf.common(f, t); ok {
+// findWord returns the documents with a word that matches in tier t or better.
+func (wf *wordFinder) findWord(w *queryWord, t tier) rankSet {
+	f := wf.lookUp(w)
+	if all, ok := wf.commonSet(f, t); ok {
 		return all
 	}
-	if t == tierBegun {
-		return wf.all(&f.resolved)
+	if t == tierPrefix {
+		return wf.findAll(&f.resolvedWord)
 	}
-	if f.upTo == 0 {
-		f.set, f.upTo = wf.sets.set(), tierTerm
+	if f.upToTier == 0 {
+		f.set, f.upToTier = wf.sets.newSet(), tierTerm
 	}
-	for f.upTo < t {
-		f.upTo++
-		wf.index.add(&f.set, &f.resolved, f.upTo)
+	for f.upToTier < t {
+		f.upToTier++
+		wf.index.addTier(&f.set, &f.resolvedWord, f.upToTier)
 	}
-	lent := f.set
-	lent.lent = true
-	return lent
+	shared := f.set
+	shared.isShared = true
+	return shared
 }
 
-// all returns the documents with any matching word.
-func (wf *wordFinder) all(r *resolved) rankSet {
-	set := wf.sets.set()
-	for _, s := range r.begun {
+// findAll returns the documents with any matching word.
+func (wf *wordFinder) findAll(r *resolvedWord) rankSet {
+	set := wf.sets.newSet()
+	for _, s := range r.prefixes {
 		wf.index.addWords(&set, s.from, s.to)
 	}
-	for _, s := range r.whole {
-		if !r.begins(s) {
+	for _, s := range r.wholeWords {
+		if !r.isInPrefixes(s) {
 			wf.index.addWords(&set, s.from, s.to)
 		}
 	}
 	return set
 }
 
-// add adds the documents that a tier has in addition to the previous tier.
-func (x *Index) add(dst *rankSet, r *resolved, t tier) {
+// addTier adds the documents that a tier has in addition to the previous tier.
+func (x *Index) addTier(dst *rankSet, r *resolvedWord, t tier) {
 	switch t {
-	case tierWholeHead:
-		for _, s := range r.whole {
+	case tierWholeWordsHead:
+		for _, s := range r.wholeWords {
 			x.addHeads(dst, s.from, s.to)
 		}
-	case tierWhole:
-		for _, s := range r.whole {
+	case tierWholeWords:
+		for _, s := range r.wholeWords {
 			x.postings.uniteTails(dst, s.from, s.to)
 		}
-	case tierBegunHead:
-		for _, s := range r.begun {
+	case tierPrefixHead:
+		for _, s := range r.prefixes {
 			x.addHeads(dst, s.from, s.to)
 		}
 	}
 }
 
-// common returns the stored set of the documents with a word that matches in tier t or better, if there is such a set.
-func (wf *wordFinder) common(f *found, t tier) (rankSet, bool) {
+// commonSet returns the stored set of the documents with a word that matches in tier t or better, if there is such a set.
+func (wf *wordFinder) commonSet(f *lookup, t tier) (rankSet, bool) {
 	switch {
-	case t == tierBegunHead && len(f.begun) == 1 && len(f.whole) == 0:
-		return wf.index.common.headSet(f.begun[0].from, f.begun[0].to, len(wf.index.order))
-	case t == tierBegun && len(f.begun) == 1 && f.covered():
-		return wf.index.common.set(f.begun[0].from, f.begun[0].to, len(wf.index.order))
-	case t != tierWholeHead && len(f.whole) == 1 && (t == tierWhole || len(f.begun) == 0):
-		return wf.index.common.set(f.whole[0].from, f.whole[0].to, len(wf.index.order))
+	case t == tierPrefixHead && len(f.prefixes) == 1 && len(f.wholeWords) == 0:
+		return wf.index.common.headSet(f.prefixes[0].from, f.prefixes[0].to, len(wf.index.order))
+	case t == tierPrefix && len(f.prefixes) == 1 && f.allInPrefixes():
+		return wf.index.common.set(f.prefixes[0].from, f.prefixes[0].to, len(wf.index.order))
+	case t != tierWholeWordsHead && len(f.wholeWords) == 1 && (t == tierWholeWords || len(f.prefixes) == 0):
+		return wf.index.common.set(f.wholeWords[0].from, f.wholeWords[0].to, len(wf.index.order))
 	}
 	return rankSet{}, false
 }
 
-// resolved contains the words of an index that match a word of the filter.
-type resolved struct {
-	whole, begun []span
-	exact        bool // whether whole contains the word itself
+// resolvedWord contains the words of an index that match a word of the filter.
+type resolvedWord struct {
+	wholeWords, prefixes []span
+	hasExact             bool // whether whole contains the word itself
 }
 
-// resolve applies [wanted.fit] to all words of the index.
-func (x *Index) resolve(r *resolved, w *wanted) {
-	r.whole, r.begun = r.whole[:0], r.begun[:0]
-	from, to := x.words.prefixed(w.word)
+// resolve applies [queryWord.fit] to all words of the index.
+func (x *Index) resolve(r *resolvedWord, w *queryWord) {
+	r.wholeWords, r.prefixes = r.wholeWords[:0], r.prefixes[:0]
+	from, to := x.words.prefixRange(w.word)
 	r.add(x, w.word, from, to)
-	r.exact = len(r.whole) > 0
-	if w.begins {
-		r.begun = appendSpan(r.begun, from, to)
+	r.hasExact = len(r.wholeWords) > 0
+	if w.matchesPrefix {
+		r.prefixes = appendSpan(r.prefixes, from, to)
 	}
-	for _, same := range w.same {
-		from, to := x.words.prefixed(same)
+	for _, same := range w.numberNotations {
+		from, to := x.words.prefixRange(same)
 		r.add(x, same, from, to)
 	}
-	if !bytes.Equal(w.spelled, w.word) {
-		from, to := x.words.prefixed(w.spelled)
-		r.add(x, w.spelled, from, to)
-		if w.begins {
-			r.begun = appendSpan(r.begun, from, to)
+	if !bytes.Equal(w.canonicalSpelling, w.word) {
+		from, to := x.words.prefixRange(w.canonicalSpelling)
+		r.add(x, w.canonicalSpelling, from, to)
+		if w.matchesPrefix {
+			r.prefixes = appendSpan(r.prefixes, from, to)
 		}
 	}
-	r.spellings(x, w)
-	r.inflections(x, w)
+	r.addSpellings(x, w)
+	r.addInflections(x, w)
 }
 
 func appendSpan(spans []span, from, to int) []span {
@@ -379,61 +379,61 @@ func appendSpan(spans []span, from, to int) []span {
 }
 
 // add adds word if it is the first of the range of words with that prefix.
-func (r *resolved) add(x *Index, word []byte, from, to int) {
+func (r *resolvedWord) add(x *Index, word []byte, from, to int) {
 	if from < to && len(x.words.at(from)) == len(word) {
-		r.whole = append(r.whole, span{from, from + 1})
+		r.wholeWords = append(r.wholeWords, span{from, from + 1})
 	}
 }
 
-// spellings adds the words with a matching variant spelling.
-func (r *resolved) spellings(x *Index, w *wanted) {
-	if len(w.word) < fewestStemmed {
+// addSpellings adds the words with a matching variant spelling.
+func (r *resolvedWord) addSpellings(x *Index, w *queryWord) {
+	if len(w.word) < minStemmedLength {
 		return
 	}
-	forms := &x.spelled.forms
-	from, to := forms.prefixed(w.spelled)
+	forms := &x.bySpelling.forms
+	from, to := forms.prefixRange(w.canonicalSpelling)
 	for i := from; i < to; i++ {
-		id := int(x.spelled.ids[i])
+		id := int(x.bySpelling.ids[i])
 		word := x.words.at(id)
-		if len(forms.at(i)) == len(w.spelled) {
+		if len(forms.at(i)) == len(w.canonicalSpelling) {
 			if !bytes.Equal(word, w.word) {
-				r.whole = append(r.whole, span{id, id + 1})
+				r.wholeWords = append(r.wholeWords, span{id, id + 1})
 			}
-		} else if w.begins && !bytes.HasPrefix(word, w.word) && !bytes.HasPrefix(word, w.spelled) {
-			r.begun = append(r.begun, span{id, id + 1})
+		} else if w.matchesPrefix && !bytes.HasPrefix(word, w.word) && !bytes.HasPrefix(word, w.canonicalSpelling) {
+			r.prefixes = append(r.prefixes, span{id, id + 1})
 		}
 	}
 }
 
-// inflections adds the words with the same stem.
-func (r *resolved) inflections(x *Index, w *wanted) {
+// addInflections adds the words with the same stem.
+func (r *resolvedWord) addInflections(x *Index, w *queryWord) {
 	if w.stem == nil {
 		return
 	}
-	for _, rank := range x.stems.find(w.stem) {
+	for _, rank := range x.byStem.find(w.stem) {
 		id := int(rank)
 		switch word := x.words.at(id); {
 		case bytes.Equal(word, w.word):
-		case inflects(word, w.word):
-			r.whole = append(r.whole, span{id, id + 1})
-		case w.begins && !bytes.HasPrefix(word, w.word):
-			r.begun = append(r.begun, span{id, id + 1})
+		case isInflection(word, w.word):
+			r.wholeWords = append(r.wholeWords, span{id, id + 1})
+		case w.matchesPrefix && !bytes.HasPrefix(word, w.word):
+			r.prefixes = append(r.prefixes, span{id, id + 1})
 		}
 	}
 }
 
-// begins reports whether a range of words is part of the prefix matches.
-func (r *resolved) begins(s span) bool {
-	return slices.ContainsFunc(r.begun, func(b span) bool { return b.from <= s.from && s.to <= b.to })
+// isInPrefixes reports whether a range of words is part of the prefix matches.
+func (r *resolvedWord) isInPrefixes(s span) bool {
+	return slices.ContainsFunc(r.prefixes, func(b span) bool { return b.from <= s.from && s.to <= b.to })
 }
 
-// covered reports whether all whole-word matches are part of the prefix matches.
-func (r *resolved) covered() bool {
-	return !slices.ContainsFunc(r.whole, func(s span) bool { return !r.begins(s) })
+// allInPrefixes reports whether all whole-word matches are part of the prefix matches.
+func (r *resolvedWord) allInPrefixes() bool {
+	return !slices.ContainsFunc(r.wholeWords, func(s span) bool { return !r.isInPrefixes(s) })
 }
 
-// containing returns the words that contain part. It may scan all words, so it is used only if nothing else matches.
-func (x *Index) containing(part []byte) (found []span) {
+// wordsContaining returns the words that contain part. It may scan all words, so it is used only if nothing else matches.
+func (x *Index) wordsContaining(part []byte) (found []span) {
 	if !x.pieces.mayContain(part) {
 		return nil
 	}
@@ -456,99 +456,99 @@ func (x *Index) containing(part []byte) (found []span) {
 // rankSet is a set of ranks. Most filters match few of many documents, so clearing, counting and iterating cost as much
 // as the ranks in use, not as the capacity. Sets of the index do not track their use.
 type rankSet struct {
-	bits bitset.Set
-	used bitset.Set // words of bits that may be nonzero; nil for sets that belong to the index
-	size int        // number of ranks; only for sets that belong to the index
-	lent bool       // whether the set is shared and must not be changed
+	bits      bitset.Set
+	usedWords bitset.Set // words of bits that may be nonzero; nil for sets that belong to the index
+	size      int        // number of ranks; only for sets that belong to the index
+	isShared  bool       // whether the set is shared and must not be changed
 }
 
-// isOwn reports whether the set may be changed.
-func (s *rankSet) isOwn() bool { return s.used != nil && !s.lent }
+// isWritable reports whether the set may be changed.
+func (s *rankSet) isWritable() bool { return s.usedWords != nil && !s.isShared }
 
-// inUse returns the number of words of bits that may be nonzero.
-func (s *rankSet) inUse() int {
-	if s.used == nil {
+// usedWordCount returns the number of words of bits that may be nonzero.
+func (s *rankSet) usedWordCount() int {
+	if s.usedWords == nil {
 		return len(s.bits)
 	}
-	return s.used.Count()
+	return s.usedWords.Count()
 }
 
 func (s *rankSet) has(rank uint32) bool { return s.bits.Has(rank) }
 
 func (s *rankSet) add(rank uint32) {
 	s.bits.Add(rank)
-	s.used.Add(rank / 64)
+	s.usedWords.Add(rank / 64)
 }
 
-// empty removes all ranks and resizes the set for ranks below n. All memory of bits not marked in used is zero,
+// reset removes all ranks and resizes the set for ranks below n. All memory of bits not marked in used is zero,
 // including memory beyond its length.
-func (s *rankSet) empty(n int) {
-	for i, word := range s.used {
+func (s *rankSet) reset(n int) {
+	for i, word := range s.usedWords {
 		if word != 0 {
 			clear(s.bits[i*64 : min(i*64+64, len(s.bits))])
 		}
 	}
-	clear(s.used)
+	clear(s.usedWords)
 	words := (n + 63) / 64
 	if cap(s.bits) < words {
-		s.bits, s.used = bitset.New(n), bitset.New(words)
+		s.bits, s.usedWords = bitset.New(n), bitset.New(words)
 	}
-	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
+	s.bits, s.usedWords = s.bits[:words], s.usedWords[:(words+63)/64]
 }
 
-// useAll marks all words of bits as possibly nonzero.
-func (s *rankSet) useAll() {
-	for i := range s.used {
-		s.used[i] = math.MaxUint64
+// markAllUsed marks all words of bits as possibly nonzero.
+func (s *rankSet) markAllUsed() {
+	for i := range s.usedWords {
+		s.usedWords[i] = math.MaxUint64
 	}
 	if rest := len(s.bits) % 64; rest > 0 {
-		s.used[len(s.used)-1] = 1<<rest - 1
+		s.usedWords[len(s.usedWords)-1] = 1<<rest - 1
 	}
 }
 
 func (s *rankSet) union(other *rankSet) {
-	if other.used == nil {
+	if other.usedWords == nil {
 		bits := s.bits[:len(other.bits)]
 		for i, word := range other.bits {
 			bits[i] |= word
 		}
-		s.useAll()
+		s.markAllUsed()
 		return
 	}
 	for i, word := range other.each {
 		s.bits[i] |= word
-		s.used.Add(uint32(i))
+		s.usedWords.Add(uint32(i))
 	}
 }
 
-// unionOf adds the intersection of two sets.
-func (s *rankSet) unionOf(a *rankSet, b bitset.Set) {
+// addIntersection adds the intersection of two sets.
+func (s *rankSet) addIntersection(a *rankSet, b bitset.Set) {
 	for i, word := range a.each {
 		if word &= b[i]; word != 0 {
 			s.bits[i] |= word
-			s.used.Add(uint32(i))
+			s.usedWords.Add(uint32(i))
 		}
 	}
 }
 
 // intersect removes the ranks that are not in other.
 func (s *rankSet) intersect(other bitset.Set) {
-	for i, used := range s.used {
+	for i, used := range s.usedWords {
 		for ; used != 0; used &= used - 1 {
 			at := i*64 + bits.TrailingZeros64(used)
 			if s.bits[at] &= other[at]; s.bits[at] == 0 {
-				s.used.Remove(uint32(at))
+				s.usedWords.Remove(uint32(at))
 			}
 		}
 	}
 }
 
 func (s *rankSet) count() int {
-	if s.used == nil {
+	if s.usedWords == nil {
 		return s.size
 	}
 	n := 0
-	for i, used := range s.used {
+	for i, used := range s.usedWords {
 		for ; used != 0; used &= used - 1 {
 			n += bits.OnesCount64(s.bits[i*64+bits.TrailingZeros64(used)])
 		}
@@ -558,7 +558,7 @@ func (s *rankSet) count() int {
 
 // each yields the nonzero words in ascending order.
 func (s *rankSet) each(yield func(i int, word uint64) bool) {
-	if s.used == nil {
+	if s.usedWords == nil {
 		for i, word := range s.bits {
 			if word != 0 && !yield(i, word) {
 				return
@@ -566,7 +566,7 @@ func (s *rankSet) each(yield func(i int, word uint64) bool) {
 		}
 		return
 	}
-	for i, used := range s.used {
+	for i, used := range s.usedWords {
 		for ; used != 0; used &= used - 1 {
 			at := i*64 + bits.TrailingZeros64(used)
 			if word := s.bits[at]; word != 0 && !yield(at, word) {
@@ -578,71 +578,71 @@ func (s *rankSet) each(yield func(i int, word uint64) bool) {
 
 // rankSets allocates and combines the sets of a query.
 type rankSets struct {
-	n     int // upper bound of ranks
-	spare []rankSet
+	n    int // upper bound of ranks
+	free []rankSet
 }
 
-// set returns an empty set.
-func (r *rankSets) set() (s rankSet) {
-	if last := len(r.spare) - 1; last >= 0 {
-		s, r.spare = r.spare[last], r.spare[:last]
+// newSet returns an empty set.
+func (r *rankSets) newSet() (s rankSet) {
+	if last := len(r.free) - 1; last >= 0 {
+		s, r.free = r.free[last], r.free[:last]
 	}
-	s.empty(r.n)
+	s.reset(r.n)
 	return s
 }
 
 // release makes the memory of a set reusable.
 func (r *rankSets) release(s rankSet) {
-	if s.isOwn() {
-		r.spare = append(r.spare, s)
+	if s.isWritable() {
+		r.free = append(r.free, s)
 	}
 }
 
-// all returns the intersection of sets, which must not be used afterwards. Sets with the fewest words in use are
+// intersectAll returns the intersection of sets, which must not be used afterwards. Sets with the fewest words in use are
 // intersected first, sets of the index last.
-func (r *rankSets) all(sets []rankSet) (all rankSet) {
-	slices.SortFunc(sets, func(a, b rankSet) int { return a.inUse() - b.inUse() })
+func (r *rankSets) intersectAll(sets []rankSet) (all rankSet) {
+	slices.SortFunc(sets, func(a, b rankSet) int { return a.usedWordCount() - b.usedWordCount() })
 	for _, s := range sets {
-		all = r.both(all, s)
+		all = r.intersect(all, s)
 	}
 	return all
 }
 
-// both returns the intersection of two sets, which must not be used afterwards. A zero a means all ranks.
-func (r *rankSets) both(a, b rankSet) rankSet {
+// intersect returns the intersection of two sets, which must not be used afterwards. A zero a means all ranks.
+func (r *rankSets) intersect(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:
 		return b
-	case a.isOwn():
+	case a.isWritable():
 		a.intersect(b.bits)
 		r.release(b)
 		return a
-	case b.isOwn():
+	case b.isWritable():
 		b.intersect(a.bits)
 		return b
 	}
-	if a.inUse() > b.inUse() {
+	if a.usedWordCount() > b.usedWordCount() {
 		a, b = b, a
 	}
-	both := r.set()
-	both.unionOf(&a, b.bits)
+	both := r.newSet()
+	both.addIntersection(&a, b.bits)
 	return both
 }
 
-// either returns the union of two sets, which must not be used afterwards. A zero a is empty.
-func (r *rankSets) either(a, b rankSet) rankSet {
+// union returns the union of two sets, which must not be used afterwards. A zero a is empty.
+func (r *rankSets) union(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:
 		return b
-	case a.isOwn():
+	case a.isWritable():
 		a.union(&b)
 		r.release(b)
 		return a
-	case b.isOwn():
+	case b.isWritable():
 		b.union(&a)
 		return b
 	}
-	either := r.set()
+	either := r.newSet()
 	either.union(&a)
 	either.union(&b)
 	return either

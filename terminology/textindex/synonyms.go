@@ -12,7 +12,7 @@ import (
 
 // Synonyms maps words of a filter to synonyms. A nil Synonyms is empty. Rules must not be added after the first search.
 type Synonyms struct {
-	rules map[*language]map[string][]phrase // by typed words, in the form of key and anyOrder
+	rules map[*language]map[string][]phrase // by typed words, in the form of key and sortedWords
 	typed map[typedLength][]typedRule       // sorted on first use
 	sort  sync.Once
 }
@@ -45,8 +45,8 @@ const (
 // Limits of prefix matches of rules: minimum number of letters of the last typed word, and maximum number of rules.
 // More matches would be too unspecific.
 const (
-	fewestBegun = 4
-	mostBegun   = 16
+	minPrefixLetters = 4
+	maxPrefixRules   = 16
 )
 
 // Read adds one rule per line. A line "#! en" sets the language of the following rules; the default is English. In "a =
@@ -74,7 +74,7 @@ func (s *Synonyms) Read(r io.Reader) error {
 // either has no words or too many, or if typed has too many synonyms.
 func (s *Synonyms) Add(tag, typed, other string) error {
 	l := languageOf(tag)
-	p, err := l.phrase(other)
+	p, err := l.newPhrase(other)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Synonyms) addLine(l *language, line string) error {
 // addEach adds rules that make each text of typed also find each text of others.
 func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	for _, other := range others {
-		p, err := l.phrase(other) // once for all typed texts, since a list may be long
+		p, err := l.newPhrase(other) // once for all typed texts, since a list may be long
 		if err != nil {
 			return err
 		}
@@ -114,11 +114,11 @@ func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	return nil
 }
 
-// phrase returns the phrase for the text to find.
-func (l *language) phrase(other string) (phrase, error) {
-	var f folder
+// newPhrase returns the phrase for the text to find.
+func (l *language) newPhrase(other string) (phrase, error) {
+	var f textFolder
 	p := phrase{line: bytes.Clone(f.words([]byte(other)))}
-	p.words = l.withoutStops(appendWords(nil, p.line))
+	p.words = l.withoutStopWords(appendWords(nil, p.line))
 	if len(p.words) == 0 || len(p.words) > maxSynonymWords {
 		return phrase{}, fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
 	}
@@ -126,12 +126,12 @@ func (l *language) phrase(other string) (phrase, error) {
 }
 
 func (s *Synonyms) add(l *language, typed string, p phrase) error {
-	var f folder
-	left := l.withoutStops(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
+	var f textFolder
+	left := l.withoutStopWords(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
 	if len(left) == 0 || len(left) > maxSynonymTyped {
 		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(typed), len(left), maxSynonymTyped)
 	}
-	key := anyOrder(l.key(left))
+	key := sortedWords(l.normalizeKey(left))
 	if s.rules == nil {
 		s.rules, s.typed = map[*language]map[string][]phrase{}, map[typedLength][]typedRule{}
 	}
@@ -150,13 +150,13 @@ func (s *Synonyms) add(l *language, typed string, p phrase) error {
 	return nil
 }
 
-// begun returns the lines of the rules with len(words) typed words that begin with the given words.
-func (s *Synonyms) begun(l *language, words [][]byte) (lines [][]byte) {
-	if s == nil || letters(words[len(words)-1]) < fewestBegun {
+// linesWithPrefix returns the lines of the rules with len(words) typed words that begin with the given words.
+func (s *Synonyms) linesWithPrefix(l *language, words [][]byte) (lines [][]byte) {
+	if s == nil || countLetters(words[len(words)-1]) < minPrefixLetters {
 		return nil
 	}
 	seen := map[string]bool{}
-	for _, rule := range s.beginning(typedLength{l, len(words)}, string(bytes.Join(words, []byte(" ")))) {
+	for _, rule := range s.keysWithPrefix(typedLength{l, len(words)}, string(bytes.Join(words, []byte(" ")))) {
 		for _, other := range s.rules[l][rule] {
 			if !seen[string(other.line)] {
 				seen[string(other.line)] = true
@@ -167,8 +167,8 @@ func (s *Synonyms) begun(l *language, words [][]byte) (lines [][]byte) {
 	return lines
 }
 
-// beginning returns the keys of the rules of a length that begin with typed, or nil if there are too many.
-func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
+// keysWithPrefix returns the keys of the rules of a length that begin with typed, or nil if there are too many.
+func (s *Synonyms) keysWithPrefix(length typedLength, typed string) (keys []string) {
 	s.sort.Do(func() {
 		for length, all := range s.typed {
 			slices.SortFunc(all, func(a, b typedRule) int { return strings.Compare(a.words, b.words) })
@@ -182,7 +182,7 @@ func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
 		case !strings.HasPrefix(rule.words, typed):
 			return keys
 		case slices.Contains(keys, rule.key):
-		case len(keys) == mostBegun:
+		case len(keys) == maxPrefixRules:
 			return nil
 		default:
 			keys = append(keys, rule.key)
@@ -191,11 +191,11 @@ func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
 	return keys
 }
 
-// withoutStops returns the words without stop words, or all words if nothing else remains.
-func (l *language) withoutStops(words [][]byte) [][]byte {
+// withoutStopWords returns the words without stop words, or all words if nothing else remains.
+func (l *language) withoutStopWords(words [][]byte) [][]byte {
 	var kept [][]byte
 	for _, word := range words {
-		if !l.stops[string(word)] {
+		if !l.stopWords[string(word)] {
 			kept = append(kept, word)
 		}
 	}
@@ -205,14 +205,14 @@ func (l *language) withoutStops(words [][]byte) [][]byte {
 	return kept
 }
 
-// key returns the normalized words of a rule: without inflections, in canonical spelling, and with numbers as digits.
-func (l *language) key(words [][]byte) string {
+// normalizeKey returns the normalized words of a rule: without inflections, in canonical spelling, and with numbers as digits.
+func (l *language) normalizeKey(words [][]byte) string {
 	var key []byte
 	for _, word := range words {
 		if same := numerals[string(word)]; same != nil && same[0][0] <= '9' {
 			word = same[0]
 		}
-		word = l.spelled(word)
+		word = l.canonicalSpelling(word)
 		if stem := l.stem(word); stem != nil {
 			word = stem
 		}
@@ -221,21 +221,21 @@ func (l *language) key(words [][]byte) string {
 	return string(key)
 }
 
-// anyOrder returns the words of a key in alphabetical order.
-func anyOrder(key string) string {
+// sortedWords returns the words of a key in alphabetical order.
+func sortedWords(key string) string {
 	words := strings.Split(key, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 
-// longest returns the length of the longest run of first terms, at most most, that a rule matches, with the phrases of
+// longestRun returns the length of the longest run of first terms, at most most, that a rule matches, with the phrases of
 // that rule. Terms are given by their keys. Without a matching rule, the run is the first term alone.
-func (s *Synonyms) longest(l *language, keys []string, most int) (run int, others []phrase) {
+func (s *Synonyms) longestRun(l *language, keys []string, maxTerms int) (run int, others []phrase) {
 	if s == nil || s.rules[l] == nil {
 		return 1, nil
 	}
-	for run := min(len(keys), most); run > 0; run-- {
-		if others := s.rules[l][anyOrder(strings.Join(keys[:run], ""))]; others != nil {
+	for run := min(len(keys), maxTerms); run > 0; run-- {
+		if others := s.rules[l][sortedWords(strings.Join(keys[:run], ""))]; others != nil {
 			return run, others
 		}
 	}

@@ -49,7 +49,7 @@ fuo => fever of unknown origin
 		11: {Code: "12", Display: "Stenoses"},
 		12: {Code: "13", Display: "Unknown origin, fever", Place: 2},
 	}
-	wantFound(t, d, []finding{
+	checkFindings(t, d, []filterCase{
 		{"the same", "htn", "0 1"},
 		{"the other way round", "high blood pressure", "0 1"},
 		{"one way", "mi", "2 8"},
@@ -71,7 +71,7 @@ fuo => fever of unknown origin
 	}, s)
 }
 
-func TestSynonymsThatAreWrong(t *testing.T) {
+func TestInvalidSynonyms(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{"htn", "= a", "a =>", "a b c d e f => g", "a => b c d e f g h i j k l m n", "a => b1,b2,b3,b4,b5,b6,b7,b8,b9,b10,b11,b12,b13,b14,b15,b16,b17"} {
 		if err := new(Synonyms).Read(strings.NewReader("#! en\n" + rule)); err == nil || !strings.Contains(err.Error(), "line 2") {
@@ -90,7 +90,7 @@ var randomSynonyms = strings.Split("mi|MI a|a myocardial infarction|myocardial|d
 func randomSynonym(r *rand.Rand) string { return randomSynonyms[r.IntN(len(randomSynonyms))] }
 
 // A synonym with typed words that begin with the filter ranks first among many matches, in a head or elsewhere.
-func TestSynonymsBegunAmongMany(t *testing.T) {
+func TestSynonymPrefixAmongMany(t *testing.T) {
 	t.Parallel()
 	s := readSynonyms(t, "chronic dementia => chronic dementia without other disease")
 	for name, other := range map[string]string{"in heads": "Chronic dementia, late", "in a tail": "Late, with chronic dementia"} {
@@ -102,7 +102,7 @@ func TestSynonymsBegunAmongMany(t *testing.T) {
 			}
 			d = append(d, document{Code: "z", Display: "Chronic dementia without other disease"})
 			f := NewFilter("chronic demen", s)
-			want, _ := search(scanned(d), f, 0, math.MaxInt)
+			want, _ := search(unindexedPart(d), f, 0, math.MaxInt)
 			got, total := search(Part{Index: New(d)}, f, 0, math.MaxInt)
 			if total != 42 || got[0].Doc != 41 || !slices.Equal(got, want) {
 				t.Errorf("got %v, total %d, want %v", got, total, want)

@@ -48,7 +48,7 @@ func TestAccountRequestIsOurs(t *testing.T) {
 	}
 }
 
-func ended(t *testing.T, r *http.Response, what string) {
+func checkDone(t *testing.T, r *http.Response, what string) {
 	t.Helper()
 	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/account?done="+what {
 		t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
@@ -65,21 +65,21 @@ func TestAccountApps(t *testing.T) {
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, client.OfflineAccess)
 			})
 			b := authorizetest.NewBrowser(t, s)
-			tokens := b.Tokens(authorizetest.OfflineAccess(nil))
-			other := b.CodeOfSession(url.Values{"client_id": {"implicit"}, "response_type": {"token"}})
+			tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
+			other := b.CodeWithSession(url.Values{"client_id": {"implicit"}, "response_type": {"token"}})
 			page := authorizetest.AccountPage(b, "")
 			for _, want := range []string{"<h3>The App</h3>", "<h3>implicit</h3>", "Access continues after you sign out.", "Recognize you when you sign in", "Last used less than an hour ago"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("no %q (%s): %s", want, other, page)
 				}
 			}
-			ended(t, authorizetest.ActAtAccount(b, action, "app"), action)
-			authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+			checkDone(t, authorizetest.PressAccountButton(b, action, "app"), action)
+			authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 			page = authorizetest.AccountPage(b, "")
 			if strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "<h3>implicit</h3>") != (action == "end_app") {
 				t.Errorf("afterwards: %s", page)
 			}
-			if again := authorizetest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
+			if again := authorizetest.TokensWithSession(b); !b.IsTokenValid(again.AccessToken) {
 				t.Error("a later grant does not work")
 			}
 			if !strings.Contains(authorizetest.AccountPage(b, ""), "<h3>The App</h3>") {
@@ -94,7 +94,7 @@ func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse){
 		"by the client": func(_ *testing.T, b *authorizetest.Browser, _ *authorize.Server, got authorizetest.TokenResponse) {
-			authorizetest.AskAboutToken(b, "/oauth2/revoke", got.Refresh, "app", "")
+			authorizetest.SendTokenForm(b, "/oauth2/revoke", got.RefreshToken, "app", "")
 			time.Sleep(3 * time.Hour)
 		},
 		"by an operator": func(t *testing.T, _ *authorizetest.Browser, s *authorize.Server, _ authorizetest.TokenResponse) {
@@ -113,8 +113,8 @@ func TestAccountAppsEnd(t *testing.T) {
 					c.Clients[0].Scopes = append(c.Clients[0].Scopes, client.OfflineAccess)
 				})
 				b := authorizetest.NewBrowser(t, s)
-				end(t, b, s, b.Tokens(authorizetest.OfflineAccess(nil)))
-				b = authorizetest.AtAccount(t, s)
+				end(t, b, s, b.Tokens(authorizetest.WithOfflineAccess(nil)))
+				b = authorizetest.NewAccountBrowser(t, s)
 				if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "<h3>The App</h3>") {
 					t.Error(page)
 				}
@@ -126,7 +126,7 @@ func TestAccountAppsEnd(t *testing.T) {
 func TestAccountSessions(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
-	mine, telephone, tablet, bobs := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s), authorizetest.NewBrowser(t, s)
+	mine, telephone, tablet, bobs := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s), authorizetest.NewBrowser(t, s)
 	authorizetest.SignInToAccount(bobs, "bob", "other")
 	sid := func(b *authorizetest.Browser) string {
 		sid, _, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
@@ -136,19 +136,19 @@ func TestAccountSessions(t *testing.T) {
 	if strings.Count(page, "this browser") != 1 || strings.Count(page, `value="end_session"`) != 2 || strings.Contains(page, sid(bobs)) {
 		t.Errorf("sessions: %s", page)
 	}
-	ended(t, authorizetest.ActAtAccount(mine, "end_session", sid(bobs)), "end_session")
-	ended(t, authorizetest.ActAtAccount(mine, "end_session", sid(telephone)), "end_session")
+	checkDone(t, authorizetest.PressAccountButton(mine, "end_session", sid(bobs)), "end_session")
+	checkDone(t, authorizetest.PressAccountButton(mine, "end_session", sid(telephone)), "end_session")
 	for name, b := range map[string]struct {
 		*authorizetest.Browser
 		signedIn bool
 	}{"mine": {mine, true}, "the telephone": {telephone, false}, "the tablet": {tablet, true}, "another person's": {bobs, true}} {
-		if b.SignedIn() != b.signedIn {
+		if b.HasSession() != b.signedIn {
 			t.Errorf("%s: signed in: %v", name, !b.signedIn)
 		}
 	}
-	ended(t, authorizetest.ActAtAccount(mine, "end_sessions", ""), "end_sessions")
-	if tablet.SignedIn() || !mine.SignedIn() || !bobs.SignedIn() {
-		t.Errorf("tablet %v, mine %v, another person's %v", tablet.SignedIn(), mine.SignedIn(), bobs.SignedIn())
+	checkDone(t, authorizetest.PressAccountButton(mine, "end_sessions", ""), "end_sessions")
+	if tablet.HasSession() || !mine.HasSession() || !bobs.HasSession() {
+		t.Errorf("tablet %v, mine %v, another person's %v", tablet.HasSession(), mine.HasSession(), bobs.HasSession())
 	}
 }
 
@@ -158,35 +158,35 @@ func TestAccountFormsAreBound(t *testing.T) {
 	s := authorizetest.New(t, nil)
 	bobs := authorizetest.NewBrowser(t, s)
 	authorizetest.SignInToAccount(bobs, "bob", "other")
-	ofBob := authorizetest.Field(t, authorizetest.AccountPage(bobs, "app"), "request")
+	ofBob := authorizetest.FieldValue(t, authorizetest.AccountPage(bobs, "app"), "request")
 	for name, form := range map[string]func(b *authorizetest.Browser) url.Values{
 		"another site's": func(*authorizetest.Browser) url.Values { return url.Values{"action": {"end_sessions"}} },
 		"another person's": func(*authorizetest.Browser) url.Values {
 			return url.Values{"action": {"end_sessions"}, "request": {ofBob}}
 		},
 		"another session's": func(b *authorizetest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}}
+			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, ""), "request")}}
 			b.Get("/oauth2/logout")
 			delete(b.Cookies, "__Host-fhir-session")
 			authorizetest.SignInToAccount(b, "alice", "right")
 			return form
 		},
 		"another browser's": func(b *authorizetest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}}
-			authorizetest.BecomeAnother(b)
+			form := url.Values{"action": {"end_sessions"}, "request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, ""), "request")}}
+			authorizetest.ReplaceBrowserCookies(b)
 			return form
 		},
 		"with another page's seal": func(b *authorizetest.Browser) url.Values {
-			return url.Values{"action": {"end_sessions"}, "request": {authorizetest.Field(t, authorizetest.AccountPage(b, "app"), "setup")}}
+			return url.Values{"action": {"end_sessions"}, "request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, "app"), "setup")}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, other := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+			b, other := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s)
 			if r := b.Post("/oauth2/account", form(b)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			if !other.SignedIn() {
+			if !other.HasSession() {
 				t.Error("it ended a session")
 			}
 		})
@@ -198,10 +198,10 @@ func TestEnrolApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, nil)
-		b := authorizetest.AtAccount(t, s)
-		secret, recovery := authorizetest.EnrolApp(b)
-		if len(recovery) != 10 || !b.SignedIn() {
-			t.Errorf("%d recovery codes, signed in %v", len(recovery), b.SignedIn())
+		b := authorizetest.NewAccountBrowser(t, s)
+		secret, recovery := authorizetest.EnrollApp(b)
+		if len(recovery) != 10 || !b.HasSession() {
+			t.Errorf("%d recovery codes, signed in %v", len(recovery), b.HasSession())
 		}
 		for name, code := range map[string]string{"app": authorizetest.OTP(secret, time.Now()), "recovery code": recovery[0]} {
 			fresh := authorizetest.NewBrowser(t, s)
@@ -229,7 +229,7 @@ func TestEnrolApp(t *testing.T) {
 // A wrong code enrolls nothing and counts like a wrong code of a sign-in.
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.AtAccount(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
+	b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
 	form := authorizetest.ReadForm(authorizetest.AccountPage(b, "app")).Fields
 	form.Set("action", "enrol_app")
 	form.Set("code", "000000")
@@ -246,30 +246,30 @@ func TestEnrolAppWrongCode(t *testing.T) {
 }
 
 // Changes of factors require a recent sign-in, with a second factor if one is enrolled.
-func TestChangingFactorsAsksAgain(t *testing.T) {
+func TestFactorChangeNeedsRecentSignIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, nil)
-		b, other := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+		b, other := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s)
 		time.Sleep(7 * time.Minute)
 		r := b.Get("/oauth2/account?part=app")
 		if !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
 		page := authorizetest.Body(t, b.Follow(r))
-		r = b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(t, page, "request")}, "username": {"alice"}, "password": {"right"}})
+		r = b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(t, page, "request")}, "username": {"alice"}, "password": {"right"}})
 		if to := r.Header.Get("Location"); to != "/oauth2/account?part=app" {
 			t.Fatalf("back to %q", to)
 		}
-		secret, _ := authorizetest.EnrolApp(b)
-		r = authorizetest.ActAtAccount(b, "remove_app", "")
-		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is required
+		secret, _ := authorizetest.EnrollApp(b)
+		r = authorizetest.PressAccountButton(b, "remove_app", "")
+		factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is required
 		if r = b.SendOTP(factor, authorizetest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 		}
-		ended(t, authorizetest.ActAtAccount(b, "remove_app", ""), "remove_app")
-		if !b.SignedIn() || other.SignedIn() {
-			t.Errorf("signed in %v, elsewhere %v", b.SignedIn(), other.SignedIn())
+		checkDone(t, authorizetest.PressAccountButton(b, "remove_app", ""), "remove_app")
+		if !b.HasSession() || other.HasSession() {
+			t.Errorf("signed in %v, elsewhere %v", b.HasSession(), other.HasSession())
 		}
 		authorizetest.NewBrowser(t, s).Code(nil) // by password alone
 	})
@@ -280,13 +280,13 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
 		factor := b.OpenSecondFactor(authorizetest.SignInToAccount(b, "alice", "right"))
-		if r := b.SendOTP(factor, authorizetest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
+		if r := b.SendOTP(factor, authorizetest.CurrentOTP()); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
 		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "contact the administrator of this site") || strings.Contains(page, "part=app") {
 			t.Error(page)
 		}
-		if r := authorizetest.ActAtAccount(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
+		if r := authorizetest.PressAccountButton(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("removal: %d", r.StatusCode)
 		}
 		form := authorizetest.ReadForm(authorizetest.AccountPage(b, "app")).Fields
@@ -301,7 +301,7 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 func TestAccountOfFederatedPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	authorizetest.FederatedTokens(b, nil)
 	page := authorizetest.AccountPage(b, "")
 	if !strings.Contains(page, "You sign in with General Hospital. Manage your second factor there.") || !strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "part=") {
@@ -317,8 +317,8 @@ func TestAccountPasskey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, nil)
-		b, a := authorizetest.AtAccount(t, s), authorizetest.NewAuthenticator()
-		if page := authorizetest.Body(t, authorizetest.EnrolPasskey(b, a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
+		b, a := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAuthenticator()
+		if page := authorizetest.Body(t, authorizetest.EnrollPasskey(b, a)); !strings.Contains(page, "Your recovery codes") || !b.HasSession() {
 			t.Errorf("enrolled: %s", page)
 		}
 		fresh := authorizetest.NewBrowser(t, s)
@@ -343,8 +343,8 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, nil)
-		b, a := authorizetest.AtAccount(t, s), authorizetest.NewAuthenticator()
-		authorizetest.EnrolPasskey(b, a)
+		b, a := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAuthenticator()
+		authorizetest.EnrollPasskey(b, a)
 		fresh := authorizetest.NewBrowser(t, s)
 		page := authorizetest.Body(t, fresh.Follow(fresh.Get("/oauth2/account")))
 		if r := authorizetest.UsePasskey(fresh, a, page); r.Header.Get("Location") != "/oauth2/account" {
@@ -353,13 +353,13 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 		form := authorizetest.ReadForm(authorizetest.AccountPage(fresh, "")).Fields
 		form.Set("action", "rename_passkey")
 		form.Set("name", "<b>Mine</b>")
-		ended(t, fresh.Post("/oauth2/account", form), "rename_passkey")
+		checkDone(t, fresh.Post("/oauth2/account", form), "rename_passkey")
 		if page := authorizetest.AccountPage(fresh, ""); !strings.Contains(page, "&lt;b&gt;Mine&lt;/b&gt;") {
 			t.Error(page)
 		}
 		form.Set("action", "remove_passkey")
-		ended(t, fresh.Post("/oauth2/account", form), "remove_passkey")
-		if b.SignedIn() {
+		checkDone(t, fresh.Post("/oauth2/account", form), "remove_passkey")
+		if b.HasSession() {
 			t.Error("another session goes on")
 		}
 		last := authorizetest.NewBrowser(t, s)
@@ -371,13 +371,13 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 }
 
 // A client that excludes local users does not offer passkeys.
-func TestNoPasskeyForProviderAlone(t *testing.T) {
+func TestNoPasskeyWithoutLocalUsers(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, nil)
+	s := authorizetest.NewFederatedServer(t, p, nil)
 	a := authorizetest.NewAuthenticator()
-	b := authorizetest.AtAccount(t, s)
-	authorizetest.EnrolPasskey(b, a)
+	b := authorizetest.NewAccountBrowser(t, s)
+	authorizetest.EnrollPasskey(b, a)
 	if r := b.Post("/oauth2/login", url.Values{"request": {"x"}, "assertion": {"x"}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a made-up page: %d", r.StatusCode)
 	}
@@ -387,12 +387,12 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 func TestResetFactors(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
-	b := authorizetest.AtAccount(t, s)
-	authorizetest.EnrolApp(b)
+	b := authorizetest.NewAccountBrowser(t, s)
+	authorizetest.EnrollApp(b)
 	if had, sessions, err := s.ResetFactors(t.Context(), "alice"); !had || sessions != 1 || err != nil {
 		t.Errorf("%v, %d sessions, %v", had, sessions, err)
 	}
-	if b.SignedIn() {
+	if b.HasSession() {
 		t.Error("the session goes on")
 	}
 	authorizetest.NewBrowser(t, s).Code(nil) // by password alone
@@ -419,9 +419,9 @@ func TestACRIsPublished(t *testing.T) {
 }
 
 // Without identity providers, forms of the account page may not redirect to another origin.
-func TestAccountFormsLeadHere(t *testing.T) {
+func TestAccountFormsStayOnOrigin(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.AtAccount(t, authorizetest.New(t, nil))
+	b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, nil))
 	if policy := b.Get("/oauth2/account").Header.Get("Content-Security-Policy"); !strings.HasSuffix(strings.Split(policy, "; script-src")[0], "; form-action 'self'") {
 		t.Errorf("%s", policy)
 	}

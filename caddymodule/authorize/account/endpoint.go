@@ -26,39 +26,39 @@ import (
 // Config configures the account page.
 type Config struct {
 	*endpoint.Responder
-	Pages    *page.Site        // HTML pages
-	Keys     keyring.Sealing   // sealing keys for forms
-	Accounts *people.Accounts  // users
-	Factors  *factor.Factors   // second factors
-	Sessions *session.Sessions // browser sessions
-	Patients *launch.Patients  // patients whose records apps can access
-	Apps     *token.Apps       // apps with access
-	Revoker  *token.Revoker    // revocation of access
-	Limiter  *lockout.Limiter  // throttling of wrong codes
-	Describe Describe          // description of scopes
+	Pages    *page.Site            // HTML pages
+	Keys     keyring.BrowserSealer // sealing keys for forms
+	Accounts *people.Accounts      // users
+	Factors  *factor.Factors       // second factors
+	Sessions *session.Sessions     // browser sessions
+	Patients *launch.Patients      // patients whose records apps can access
+	Apps     *token.Apps           // apps with access
+	Revoker  *token.Revoker        // revocation of access
+	Limiter  *lockout.Limiter      // throttling of wrong codes
+	Describe Describer             // description of scopes
 }
 
 // New returns the endpoint.
 func New(c Config) http.Handler {
-	frame := &frame{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}, issuers: c.Accounts.Issuers()}
-	sessions := &sessions{listing: session.Listing{Sessions: c.Sessions}, providers: c.Accounts.Providers, turns: fairqueue.New(1)}
-	factors := &factors{frame: frame, kept: c.Factors, sessions: sessions}
+	renderer := &renderer{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}, issuers: c.Accounts.Issuers()}
+	sessions := &sessions{listing: session.Listing{Sessions: c.Sessions}, providers: c.Accounts.Providers, endQueue: fairqueue.New(1)}
+	factors := &factors{renderer: renderer, store: c.Factors, sessions: sessions}
 	a := &account{
-		frame: frame, sessions: sessions, factors: factors,
-		apps:     &apps{all: c.Apps, patients: c.Patients, logger: c.Logger, revoker: c.Revoker, describe: c.Describe},
-		app:      &authenticatorApp{frame: frame, factors: factors, limiter: c.Limiter, issuer: c.Issuer},
-		passkeys: &passkeys{frame, factors},
+		renderer: renderer, sessions: sessions, factors: factors,
+		apps:          &apps{tokenApps: c.Apps, patients: c.Patients, logger: c.Logger, revoker: c.Revoker, describe: c.Describe},
+		authenticator: &authenticatorApp{renderer: renderer, factors: factors, limiter: c.Limiter, issuer: c.Issuer},
+		passkeys:      &passkeys{renderer, factors},
 	}
 	return c.Handler(a.serve, http.MethodGet, http.MethodPost)
 }
 
 func (a *account) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := a.sessions.listing.Sessions.Current(r)
+	signedIn, err := a.sessions.listing.Sessions.CurrentPerson(r)
 	switch {
 	case err != nil:
-		a.frame.showError(w, r, err)
-	case signedIn == nil, signedIn.Renewable:
-		signIn(w, r, nil)
+		a.renderer.showError(w, r, err)
+	case signedIn == nil, signedIn.ShouldRenew:
+		redirectToSignIn(w, r, nil)
 	case r.Method == http.MethodPost:
 		a.submit(w, r, signedIn)
 	default:
@@ -67,20 +67,20 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // show shows the page or a part of it. A session that lacks the user's second factor must prove it first.
-func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	lacking, err := a.factors.kept.NeedsProof(r.Context(), signedIn.User, by(signedIn))
+func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	needsProof, err := a.factors.store.RequiresSecondFactor(r.Context(), signedIn.User, sessionContext(signedIn))
 	switch {
 	case err != nil:
-		a.frame.showError(w, r, err)
-	case lacking:
-		signIn(w, r, nil)
+		a.renderer.showError(w, r, err)
+	case needsProof:
+		redirectToSignIn(w, r, nil)
 	default:
 		a.showPart(w, r, signedIn)
 	}
 }
 
-func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	show := map[string]func(http.ResponseWriter, *http.Request, *session.SignedIn){"app": a.app.show, "passkey": a.passkeys.show}[r.URL.Query().Get("part")]
+func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	show := map[string]func(http.ResponseWriter, *http.Request, *session.SignedInPerson){"app": a.authenticator.show, "passkey": a.passkeys.show}[r.URL.Query().Get("part")]
 	if show == nil {
 		a.showOverview(w, r, signedIn)
 		return
@@ -92,64 +92,64 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 
 // button is a button of the page. Unless anyAge is set, it requires a session that may change factors.
 type button struct {
-	do     func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters)
-	anyAge bool // no recent sign-in required, or its sealed input proves one
+	handle          func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters)
+	allowsOldSignIn bool // no recent sign-in required, or its sealed input proves one
 }
 
 // action is the action of most buttons, applied to the form's target.
-type action func(ctx context.Context, signedIn *session.SignedIn, p oauth2.Parameters) error
+type action func(ctx context.Context, signedIn *session.SignedInPerson, p oauth2.Parameters) error
 
 func (a *account) buttons() map[string]button {
 	return map[string]button{
-		"end_app":        {a.perform(a.apps.end), true},
-		"end_apps":       {a.perform(a.apps.endAll), true},
+		"end_app":        {a.perform(a.apps.revoke), true},
+		"end_apps":       {a.perform(a.apps.revokeAll), true},
 		"end_session":    {a.perform(a.sessions.end), true},
 		"end_sessions":   {a.perform(a.sessions.endOthers), true},
-		"remove_app":     {do: a.perform(a.app.remove)},
-		"remove_passkey": {do: a.perform(a.passkeys.remove)},
-		"rename_passkey": {do: a.perform(a.passkeys.rename)},
-		"renew_recovery": {do: a.factors.renewRecovery},
-		"enrol_app":      {a.app.enrol, true},
-		"enrol_passkey":  {a.passkeys.enrol, true},
+		"remove_app":     {handle: a.perform(a.authenticator.remove)},
+		"remove_passkey": {handle: a.perform(a.passkeys.remove)},
+		"rename_passkey": {handle: a.perform(a.passkeys.rename)},
+		"renew_recovery": {handle: a.factors.renewRecovery},
+		"enrol_app":      {a.authenticator.enroll, true},
+		"enrol_passkey":  {a.passkeys.enroll, true},
 	}
 }
 
 // submit handles submitted forms.
-func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil {
 		err = p.Check("request", "setup", "passkey")
 	}
 	if err == nil {
-		err = a.frame.unseal(r, signedIn, p.Get("request"))
+		err = a.renderer.unseal(r, signedIn, p.Get("request"))
 	}
 	button := a.buttons()[p.Get("action")]
-	if err == nil && button.do == nil {
-		err = errNoAction
+	if err == nil && button.handle == nil {
+		err = errUnknownAction
 	}
 	switch {
 	case err != nil:
-		a.frame.showError(w, r, err)
-	case button.anyAge || a.factors.mayChange(w, r, signedIn):
-		button.do(w, r, signedIn, p)
+		a.renderer.showError(w, r, err)
+	case button.allowsOldSignIn || a.factors.mayChange(w, r, signedIn):
+		button.handle(w, r, signedIn, p)
 	}
 }
 
 // perform returns a handler that performs an action and shows the page again.
-func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters) {
-	return func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters) {
+	return func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 		if err := do(r.Context(), signedIn, p); err != nil {
-			a.frame.showError(w, r, err)
+			a.renderer.showError(w, r, err)
 			return
 		}
-		showDone(w, p.Get("action"))
+		redirectWithConfirmation(w, p.Get("action"))
 	}
 }
 
 const pageLifetime = time.Hour // lifetime of forms
 
-// frame shows the parts of the page and seals their forms.
-type frame struct {
+// renderer shows the parts of the page and seals their forms.
+type renderer struct {
 	site    *page.Site
 	trail   *audit.Recorder
 	sealer  *browser.Sealer
@@ -157,58 +157,58 @@ type frame struct {
 }
 
 var (
-	errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open your account again.")
-	errNotHere     = oauth2.NewRestartError("Manage your second factor where you sign in.")
-	errNoAction    = oauth2.NewRestartError("Use the buttons on the page.")
+	errPageExpired       = oauth2.NewRestartError("This page has expired or was opened in another browser. Open your account again.")
+	errFactorsAtProvider = oauth2.NewRestartError("Manage your second factor where you sign in.")
+	errUnknownAction     = oauth2.NewRestartError("Use the buttons on the page.")
 )
 
 // showError shows an error on a page.
-func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
+func (f *renderer) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	f.trail.RecordRejection(r, audit.Event{Kind: audit.Factor, Err: err})
+	f.trail.RecordRejection(r, audit.Event{Kind: audit.KindFactor, Err: err})
 	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e)}
+		message = page.Message{Title: page.T("Start again"), Text: page.ErrorText(e)}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("No changes were made"), Text: problem(err)}
+		message = page.Message{Title: page.T("No changes were made"), Text: factorErrorText(err)}
 	}
 	f.site.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// problem describes the error of a change of factors.
-func problem(err error) *page.Text {
+// factorErrorText describes the error of a change of factors.
+func factorErrorText(err error) *page.Text {
 	switch {
-	case errors.Is(err, factor.ErrEnrolled):
+	case errors.Is(err, factor.ErrAlreadyEnrolled):
 		return page.T("You already set this up, maybe in another tab.")
-	case errors.Is(err, factor.ErrConfigured):
+	case errors.Is(err, factor.ErrConfiguredApp):
 		return page.T("To change or remove your authenticator app, contact the administrator of this site.")
-	case errors.Is(err, factor.ErrTooMany):
+	case errors.Is(err, factor.ErrTooManyPasskeys):
 		return page.T("You have the maximum number of passkeys. Remove one to add another.")
-	case errors.Is(err, factor.ErrUnknown):
+	case errors.Is(err, factor.ErrUnknownFactor):
 		return page.T("This item was already removed.")
 	}
 	return page.T("Try again, or contact your organization’s IT help desk.")
 }
 
-// view shows a page with forms that lead to this endpoint and, for a new sign-in, on to the user's identity provider.
-func (f *frame) view(w http.ResponseWriter, r *http.Request, v page.View) {
+// showPage shows a page with forms that lead to this endpoint and, for a new sign-in, on to the user's identity provider.
+func (f *renderer) showPage(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)
 }
 
 // seal seals a session for a page's forms.
-func (f *frame) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) (string, error) {
+func (f *renderer) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) (string, error) {
 	return f.sealer.Seal(w, r, "account", signedIn.SID)
 }
 
 // unseal checks that a form was shown in this session and browser.
-func (f *frame) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
+func (f *renderer) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed string) error {
 	return f.sealer.Check(r, "account", sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
-// signIn redirects the browser to the sign-in page and back to the current part.
-func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
+// redirectToSignIn redirects the browser to the sign-in page and back to the current part.
+func redirectToSignIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	q := url.Values{}
 	maps.Copy(q, ask)
 	if part := r.URL.Query().Get("part"); part != "" {
@@ -221,12 +221,12 @@ func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	endpoint.Redirect(w, http.StatusSeeOther, target)
 }
 
-func showDone(w http.ResponseWriter, what string) {
-	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
+func redirectWithConfirmation(w http.ResponseWriter, action string) {
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Account+"?"+url.Values{"done": {action}}.Encode())
 }
 
-// done contains the confirmations after actions.
-var done = map[string]*page.Text{
+// confirmations contains the confirmations after actions.
+var confirmations = map[string]*page.Text{
 	"end_app":        page.T("The app no longer has access."),
 	"end_apps":       page.T("No app has access anymore."),
 	"end_session":    page.T("You’re signed out of that session."),

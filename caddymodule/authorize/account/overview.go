@@ -20,58 +20,58 @@ import (
 
 // account is the endpoint. It routes to the parts of the page.
 type account struct {
-	frame    *frame
-	sessions *sessions
-	apps     *apps
-	factors  *factors
-	app      *authenticatorApp
-	passkeys *passkeys
+	renderer      *renderer
+	sessions      *sessions
+	apps          *apps
+	factors       *factors
+	authenticator *authenticatorApp
+	passkeys      *passkeys
 }
 
 // showOverview shows the entire page.
-func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	sealed, err := a.frame.seal(w, r, signedIn)
-	data := page.Account{Request: sealed, Person: page.Person(signedIn.User.Label()), Done: done[r.URL.Query().Get("done")]}
+func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	sealed, err := a.renderer.seal(w, r, signedIn)
+	data := page.Account{Request: sealed, Person: page.Person(signedIn.User.Label()), Confirmation: confirmations[r.URL.Query().Get("done")]}
 	if err == nil {
 		data.Apps, err = a.apps.pageData(r.Context(), signedIn)
 	}
 	if err == nil {
-		data.Sessions, err = a.sessions.shown(r.Context(), signedIn)
+		data.Sessions, err = a.sessions.pageData(r.Context(), signedIn)
 	}
 	if err == nil {
-		data.Factors, err = a.factors.pageData(r.Context(), signedIn, a.sessions.provider(signedIn.Provider))
+		data.Factors, err = a.factors.pageData(r.Context(), signedIn, a.sessions.providerName(signedIn.Provider))
 	}
 	if err != nil {
-		a.frame.showError(w, r, err)
+		a.renderer.showError(w, r, err)
 		return
 	}
-	a.frame.view(w, r, page.View{Template: "account", Data: data})
+	a.renderer.showPage(w, r, page.View{Template: "account", Data: data})
 }
 
 // apps manages the apps with access.
 type apps struct {
-	all      *token.Apps
-	patients *launch.Patients
-	logger   *slog.Logger
-	revoker  *token.Revoker
-	describe Describe
+	tokenApps *token.Apps
+	patients  *launch.Patients
+	logger    *slog.Logger
+	revoker   *token.Revoker
+	describe  Describer
 }
 
-// Describe describes the permission of a scope item for an app of a user.
-type Describe func(item string, user *people.User) *page.Text
+// Describer describes the permission of a scope item for an app of a user.
+type Describer func(item string, user *people.User) *page.Text
 
 // pageData returns a user's apps for the page.
-func (a *apps) pageData(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountApp, error) {
-	list, err := a.all.List(ctx, signedIn.User.ID)
-	whose := a.owners(ctx, signedIn.User.Person(), list)
+func (a *apps) pageData(ctx context.Context, signedIn *session.SignedInPerson) ([]page.AccountApp, error) {
+	list, err := a.tokenApps.List(ctx, signedIn.User.ID)
+	owner := a.recordOwners(ctx, signedIn.User.Person(), list)
 	shown := make([]page.AccountApp, len(list))
 	for i, app := range list {
-		shown[i] = page.AccountApp{ID: app.Client.ID, Name: app.Client.Title(), Since: ago(app.Since), Keeps: describeAccessEnd(app)}
-		if !app.Used.IsZero() {
-			shown[i].Used = ago(app.Used)
+		shown[i] = page.AccountApp{ID: app.Client.ID, Name: app.Client.DisplayName(), Since: relativeTime(app.Since), AccessEnd: describeAccessEnd(app)}
+		if !app.LastUsedAt.IsZero() {
+			shown[i].LastUsed = relativeTime(app.LastUsedAt)
 		}
-		for _, r := range app.Records {
-			shown[i].Records = append(shown[i].Records, recordsOnPage(r, whose[r.Patient]))
+		for _, r := range app.Patients {
+			shown[i].Records = append(shown[i].Records, pageRecords(r, owner[r.Patient]))
 		}
 		for _, item := range app.Scope {
 			shown[i].Scope = append(shown[i].Scope, a.describe(item, signedIn.User))
@@ -81,38 +81,38 @@ func (a *apps) pageData(ctx context.Context, signedIn *session.SignedIn) ([]page
 }
 
 const (
-	maxNamed = 20               // patients shown with their names; others are shown with their ids
-	nameTime = 10 * time.Second // time limit for reading the names
+	maxNamedPatients = 20               // patients shown with their names; others are shown with their ids
+	nameTimeout      = 10 * time.Second // time limit for reading the names
 )
 
-// owners returns the owners of accessible records by patient id.
-func (a *apps) owners(ctx context.Context, person launch.Person, list []token.App) map[string]*page.Text {
-	ctx, cancel := context.WithTimeout(ctx, nameTime)
+// recordOwners returns the owners of accessible records by patient id.
+func (a *apps) recordOwners(ctx context.Context, person launch.Person, list []token.App) map[string]*page.Text {
+	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 	defer cancel()
-	whose := map[string]*page.Text{}
+	owner := map[string]*page.Text{}
 	for _, app := range list {
-		for _, r := range app.Records {
-			if whose[r.Patient] == nil {
-				whose[r.Patient] = a.owner(ctx, person, r.Patient, len(whose) < maxNamed)
+		for _, r := range app.Patients {
+			if owner[r.Patient] == nil {
+				owner[r.Patient] = a.recordOwner(ctx, person, r.Patient, len(owner) < maxNamedPatients)
 			}
 		}
 	}
-	return whose
+	return owner
 }
 
-// owner describes a patient: by name if the user still has access.
-func (a *apps) owner(ctx context.Context, person launch.Person, id string, named bool) *page.Text {
-	if person.OwnPatientID() == id {
+// recordOwner describes a patient: by name if the user still has access.
+func (a *apps) recordOwner(ctx context.Context, person launch.Person, id string, withName bool) *page.Text {
+	if person.DefaultPatientID() == id {
 		return page.T("Your health records")
 	}
 	unnamed := page.T("Health records of the patient with ID %s", id)
-	if !named || ctx.Err() != nil {
+	if !withName || ctx.Err() != nil {
 		return unnamed
 	}
-	has, err := a.patients.StillHas(ctx, person, id)
+	has, err := a.patients.StillRepresents(ctx, person, id)
 	if err == nil && has {
 		var found *launch.Patient
-		if found, err = a.patients.Named(ctx, person, id); err == nil && found.Name != "" {
+		if found, err = a.patients.FindChosen(ctx, person, id); err == nil && found.Name != "" {
 			return page.T("Health records of %s", found.Name)
 		}
 	}
@@ -122,8 +122,8 @@ func (a *apps) owner(ctx context.Context, person launch.Person, id string, named
 	return unnamed
 }
 
-func recordsOnPage(r token.Records, whose *page.Text) page.AccountRecords {
-	shown := page.AccountRecords{Whose: whose, Since: ago(r.Since)}
+func pageRecords(r token.PatientAccess, owner *page.Text) page.AccountRecords {
+	shown := page.AccountRecords{Owner: owner, Since: relativeTime(r.Since)}
 	if !r.Until.IsZero() {
 		shown.Until = r.Until.UTC().Format(time.DateOnly)
 	}
@@ -133,43 +133,43 @@ func recordsOnPage(r token.Records, whose *page.Text) page.AccountRecords {
 // describeAccessEnd describes the end of an app's access.
 func describeAccessEnd(app token.App) *page.Text {
 	switch {
-	case app.Offline:
+	case app.OutlastsSession:
 		return page.T("Access continues after you sign out.")
-	case app.Allowed && app.Client.AsksToContinue():
+	case app.ConsentStored && app.Client.RequiresConfirmation():
 		return page.T("You allowed this access. Next time, you’ll only be asked to continue.")
-	case app.Allowed:
+	case app.ConsentStored:
 		return page.T("You allowed this access and won’t be asked again.")
 	}
 	return page.T("Access ends when you sign out.")
 }
 
-// end revokes the access of the app named in a form.
-func (a *apps) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
+// revoke revokes the access of the app named in a form.
+func (a *apps) revoke(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	if p.Get("target") == "" { // would mean all apps
-		return errNoAction
+		return errUnknownAction
 	}
-	return a.revoker.EndApps(ctx, s.User.ID, p.Get("target"))
+	return a.revoker.RevokeAppGrants(ctx, s.User.ID, p.Get("target"))
 }
 
-func (a *apps) endAll(ctx context.Context, s *session.SignedIn, _ oauth2.Parameters) error {
-	return a.revoker.EndApps(ctx, s.User.ID, "")
+func (a *apps) revokeAll(ctx context.Context, s *session.SignedInPerson, _ oauth2.Parameters) error {
+	return a.revoker.RevokeAppGrants(ctx, s.User.ID, "")
 }
 
 // sessions manages a user's sessions.
 type sessions struct {
 	listing   session.Listing
 	providers map[string]*people.Provider
-	turns     *fairqueue.Queue // per-user queue, because ending all sessions is expensive
+	endQueue  *fairqueue.Queue // per-user queue, because ending all sessions is expensive
 }
 
-// shown returns a user's sessions for the page.
-func (ss *sessions) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountSession, error) {
-	list, err := ss.listing.Own(ctx, signedIn.User.ID)
+// pageData returns a user's sessions for the page.
+func (ss *sessions) pageData(ctx context.Context, signedIn *session.SignedInPerson) ([]page.AccountSession, error) {
+	list, err := ss.listing.ListForUser(ctx, signedIn.User.ID)
 	shown := make([]page.AccountSession, len(list))
 	for i, s := range list {
 		shown[i] = page.AccountSession{
-			ID: s.ID, Device: device(s.UserAgent), Since: ago(s.Since), Network: network(s.Address), Current: s.ID == signedIn.SID,
-			By: ss.provider(s.Provider),
+			ID: s.ID, Device: describeDevice(s.UserAgent), Since: relativeTime(s.Since), Network: network(s.Address), IsCurrent: s.ID == signedIn.SID,
+			Provider: ss.providerName(s.Provider),
 		}
 	}
 	return shown, err
@@ -183,8 +183,8 @@ func network(address string) string {
 	return fairqueue.Network(address)
 }
 
-// provider returns the name of an identity provider; "" if none.
-func (ss *sessions) provider(key string) string {
+// providerName returns the name of an identity provider; "" if none.
+func (ss *sessions) providerName(key string) string {
 	if p := ss.providers[key]; p != nil {
 		return p.Name
 	}
@@ -192,24 +192,24 @@ func (ss *sessions) provider(key string) string {
 }
 
 // end ends the session named in a form.
-func (ss *sessions) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
+func (ss *sessions) end(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
-	return ss.listing.EndOwn(ctx, s.User.ID, p.Get("target"))
+	return ss.listing.EndForUser(ctx, s.User.ID, p.Get("target"))
 }
 
 // endOthers ends all sessions except the current one.
-func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2.Parameters) error {
-	leave, err := ss.turns.Enter(ctx, s.User.ID)
+func (ss *sessions) endOthers(ctx context.Context, s *session.SignedInPerson, _ oauth2.Parameters) error {
+	leave, err := ss.endQueue.Acquire(ctx, s.User.ID)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
-	return ss.listing.EndOthers(ctx, s.User.ID, s.SID)
+	return ss.listing.EndAllExcept(ctx, s.User.ID, s.SID)
 }
 
-// ago describes a time relative to now. Without the user's time zone, "today" is undefined.
-func ago(at time.Time) *page.Text {
+// relativeTime describes a time relative to now. Without the user's time zone, "today" is undefined.
+func relativeTime(at time.Time) *page.Text {
 	switch hours := int(time.Since(at).Hours()); {
 	case hours < 1:
 		return page.T("less than an hour ago")
@@ -220,24 +220,24 @@ func ago(at time.Time) *page.Text {
 	}
 }
 
-// sign is a word in a User-Agent with its meaning.
-type sign struct{ word, name string }
+// userAgentProduct is a word in a User-Agent with its meaning.
+type userAgentProduct struct{ token, name string }
 
 // More specific words come first, because most User-Agents also contain the words of other browsers.
 var (
-	browsers = []sign{
+	browsers = []userAgentProduct{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"FxiOS/", "Firefox"}, {"Firefox/", "Firefox"},
 		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"},
 	}
-	systems = []sign{
+	systems = []userAgentProduct{
 		{"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"Windows", "Windows"}, {"CrOS", "ChromeOS"},
 		{"Mac OS X", "macOS"}, {"Linux", "Linux"},
 	}
 )
 
-// device describes the browser and system of a User-Agent, which may be forged.
-func device(userAgent string) *page.Text {
-	browser, system := describeUserAgent(userAgent, browsers), describeUserAgent(userAgent, systems)
+// describeDevice describes the browser and system of a User-Agent, which may be forged.
+func describeDevice(userAgent string) *page.Text {
+	browser, system := findProduct(userAgent, browsers), findProduct(userAgent, systems)
 	switch {
 	case browser != "" && system != "":
 		return page.T("%s on %s", browser, system)
@@ -249,9 +249,9 @@ func device(userAgent string) *page.Text {
 	return page.T("Unknown browser")
 }
 
-func describeUserAgent(userAgent string, signs []sign) string {
-	for _, s := range signs {
-		if strings.Contains(userAgent, s.word) {
+func findProduct(userAgent string, products []userAgentProduct) string {
+	for _, s := range products {
+		if strings.Contains(userAgent, s.token) {
 			return s.name
 		}
 	}

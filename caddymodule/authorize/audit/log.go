@@ -14,11 +14,11 @@ const (
 
 	// Limits for anonymous events of a kind in an interval, per address and in total. Kinds are counted separately,
 	// so that rejections at the token endpoint, which cost a sender almost nothing, cannot hide lockouts.
-	maxAnonymous    = 60
-	maxAllAnonymous = 300
+	maxEventsPerAddress = 60
+	maxEventsPerKind    = 300
 
-	// maxEventWindows is the number of kinds and addresses counted separately; others are counted by kind alone.
-	maxEventWindows = 1000
+	// maxWindows is the number of kinds and addresses counted separately; others are counted by kind alone.
+	maxWindows = 1000
 )
 
 // Log writes events to a log that no sender can flood. Successes, and events of authenticated users
@@ -37,11 +37,11 @@ type Log struct {
 // eventSource identifies a counter of anonymous events: kind and network, or, with all, kind alone.
 type eventSource struct {
 	network, kind string
-	all           bool
+	allNetworks   bool
 }
 
 // eventWindow counts the events of a source for logInterval from the first event.
-type eventWindow struct{ written, leftOut int }
+type eventWindow struct{ written, suppressed int }
 
 // NewLog returns a log of events that writes to a logger.
 func NewLog(logger *slog.Logger) *Log {
@@ -50,7 +50,7 @@ func NewLog(logger *slog.Logger) *Log {
 
 // Record writes an event or counts it as left out.
 func (l *Log) Record(ctx context.Context, e Event) {
-	if !e.Anonymous || l.admit(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
+	if !e.Anonymous || l.allow(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
@@ -62,16 +62,16 @@ func (l *Log) Flush() {
 	l.windows = map[eventSource]*eventWindow{}
 	l.mu.Unlock()
 	for source, w := range windows {
-		l.writeCount(source, w)
+		l.writeSummary(source, w)
 	}
 }
 
-func (l *Log) admit(source eventSource) bool {
+func (l *Log) allow(source eventSource) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all, own := l.window(eventSource{kind: source.kind, all: true}), l.window(source)
-	if own.written >= maxAnonymous || all.written >= maxAllAnonymous {
-		own.leftOut++
+	all, own := l.openWindow(eventSource{kind: source.kind, allNetworks: true}), l.openWindow(source)
+	if own.written >= maxEventsPerAddress || all.written >= maxEventsPerKind {
+		own.suppressed++
 		return false
 	}
 	own.written++
@@ -79,39 +79,39 @@ func (l *Log) admit(source eventSource) bool {
 	return true
 }
 
-// window requires the lock.
-func (l *Log) window(source eventSource) *eventWindow {
+// openWindow requires the lock.
+func (l *Log) openWindow(source eventSource) *eventWindow {
 	if w := l.windows[source]; w != nil {
 		return w
 	}
-	if len(l.windows) >= maxEventWindows && source.network != "" {
-		return l.window(eventSource{kind: source.kind})
+	if len(l.windows) >= maxWindows && source.network != "" {
+		return l.openWindow(eventSource{kind: source.kind})
 	}
 	w := new(eventWindow)
 	l.windows[source] = w
-	time.AfterFunc(logInterval, func() { l.end(source, w) })
+	time.AfterFunc(logInterval, func() { l.closeWindow(source, w) })
 	return w
 }
 
-// end closes a window unless Flush has closed it.
-func (l *Log) end(source eventSource, w *eventWindow) {
+// closeWindow closes a window unless Flush has closed it.
+func (l *Log) closeWindow(source eventSource, w *eventWindow) {
 	l.mu.Lock()
-	open := l.windows[source] == w
-	if open {
+	isOpen := l.windows[source] == w
+	if isOpen {
 		delete(l.windows, source)
 	}
 	l.mu.Unlock()
-	if open {
-		l.writeCount(source, w)
+	if isOpen {
+		l.writeSummary(source, w)
 	}
 }
 
-func (l *Log) writeCount(source eventSource, w *eventWindow) {
-	if w.leftOut == 0 {
+func (l *Log) writeSummary(source eventSource, w *eventWindow) {
+	if w.suppressed == 0 {
 		return
 	}
 	Event{
-		Kind: source.kind, Address: source.network, LeftOut: w.leftOut,
+		Kind: source.kind, Address: source.network, SuppressedCount: w.suppressed,
 		Reason: "refusals of requests that proved nothing, beyond those that are recorded one by one",
 	}.Log(context.Background(), l.logger)
 }

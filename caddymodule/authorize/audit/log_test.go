@@ -101,7 +101,7 @@ func TestEventLog(t *testing.T) {
 }
 
 // Floods do not suppress events of authenticated senders or successes.
-func TestEventLogKeepsWhatIsKnown(t *testing.T) {
+func TestEventLogKeepsAuthenticatedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
@@ -212,7 +212,7 @@ func TestEventLogIsBounded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
 			slogger := slog.New(slog.NewTextHandler(&log, nil))
-			audit.Event{Kind: audit.SignIn, User: tt.typed}.Log(t.Context(), slogger)
+			audit.Event{Kind: audit.KindSignIn, User: tt.typed}.Log(t.Context(), slogger)
 			if line := log.String(); strings.Count(line, "\n") != 1 || len(line) > 2048 || !utf8.ValidString(line) {
 				t.Errorf("%d bytes: %q", len(line), line)
 			}
@@ -233,10 +233,10 @@ func TestEventLevel(t *testing.T) {
 		event audit.Event
 		want  slog.Level
 	}{
-		{audit.Event{Kind: audit.Token}, slog.LevelInfo},
-		{audit.Event{Kind: audit.Token, Err: refusal}, slog.LevelWarn},
-		{audit.Event{Kind: audit.Lockout}, slog.LevelWarn},
-		{audit.Event{Kind: audit.Token, Err: context.DeadlineExceeded}, slog.LevelError},
+		{audit.Event{Kind: audit.KindToken}, slog.LevelInfo},
+		{audit.Event{Kind: audit.KindToken, Err: refusal}, slog.LevelWarn},
+		{audit.Event{Kind: audit.KindLockout}, slog.LevelWarn},
+		{audit.Event{Kind: audit.KindToken, Err: context.DeadlineExceeded}, slog.LevelError},
 	} {
 		if got := tt.event.Level(); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.event, got, tt.want)

@@ -27,7 +27,7 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	var trail authorizetest.AuditTrail
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = trail.Record
 		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
@@ -40,10 +40,10 @@ func TestAudit(t *testing.T) {
 	}{
 		{"a code", func(b *authorizetest.Browser) { b.Code(nil) }, signedIn},
 		{"tokens in the fragment", func(b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(url.Values{"response_type": {"token"}}))
+			b.SignInAlice(authorizetest.Request(url.Values{"response_type": {"token"}}))
 		},
 			"sign-in success user=alice client=app scope=\nauthorization success token" + alice},
-		{"signed in already", func(b *authorizetest.Browser) { b.Code(nil); trail.Take(); b.Authorize(authorizetest.Request(nil)) }, "authorization success code" + alice},
+		{"signed in already", func(b *authorizetest.Browser) { b.Code(nil); trail.Drain(); b.Authorize(authorizetest.Request(nil)) }, "authorization success code" + alice},
 		{"a wrong password", func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "alice", "wrong") }, "sign-in access_denied user=alice client=app scope="},
 		{"a wrong password for another spelling", func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "Alice ", "right") }, "sign-in access_denied user=alice client=app scope="},
 		{"a password in the wrong field", func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "right", "alice") }, "sign-in access_denied user= client=app scope="},
@@ -51,19 +51,19 @@ func TestAudit(t *testing.T) {
 		{"a refused scope", func(b *authorizetest.Browser) { b.Authorize(authorizetest.Request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
 		{"a page of another browser", func(b *authorizetest.Browser) { b.Get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
 		{"a provider that fails", func(b *authorizetest.Browser) {
-			p.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-			defer p.Fail(providertest.Token, nil)
-			authorizetest.Federate(b, nil)
+			p.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+			defer p.SetFault(providertest.Token, nil)
+			authorizetest.SignInAtProvider(b, nil)
 		}, "sign-in invalid_request hospital user= client=app scope="},
 		{"a code exchanged", func(b *authorizetest.Browser) {
 			code := b.Code(nil)
-			trail.Take()
+			trail.Drain()
 			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
 		}, "token success authorization_code" + alice},
 		{"a code exchanged twice", func(b *authorizetest.Browser) {
 			code := b.Code(nil)
 			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
-			trail.Take()
+			trail.Drain()
 			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
 		}, "revocation success user=alice client=app scope=openid\ntoken invalid_grant authorization_code user=alice client=app scope="},
 		{"client credentials", func(b *authorizetest.Browser) {
@@ -79,24 +79,24 @@ func TestAudit(t *testing.T) {
 		{"no form", func(b *authorizetest.Browser) { b.Send(httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)) }, "token invalid_request user= client= scope="},
 		{"a token revoked", func(b *authorizetest.Browser) {
 			token := b.Tokens(nil).AccessToken
-			trail.Take()
+			trail.Drain()
 			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"app"}})
 		}, "revocation success user=alice client=app scope="},
 		{"a token of another client", func(b *authorizetest.Browser) {
 			token := b.Tokens(nil).AccessToken
-			trail.Take()
+			trail.Drain()
 			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"strict"}})
 		}, "revocation unauthorized_client user= client=strict scope="},
 		{"signed out", func(b *authorizetest.Browser) {
 			hint := b.Tokens(nil).IDToken
-			trail.Take()
+			trail.Drain()
 			b.Get("/oauth2/logout?id_token_hint=" + hint)
 		}, "sign-out success user=alice client=app scope="},
 		{"signed out without a session", func(b *authorizetest.Browser) { b.Get("/oauth2/logout") }, ""},
 		{"a wrong hint", func(b *authorizetest.Browser) { b.Get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
 		{"a provider's answer of another browser", func(b *authorizetest.Browser) { b.Get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
 		{"away to a provider by another browser's page", func(b *authorizetest.Browser) { b.Get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
-		{"not let in from a provider", func(b *authorizetest.Browser) { authorizetest.Federate(b, nil) }, "sign-in access_denied hospital user= client=app scope=\nauthorization access_denied code hospital user= client=app scope="},
+		{"not let in from a provider", func(b *authorizetest.Browser) { authorizetest.SignInAtProvider(b, nil) }, "sign-in access_denied hospital user= client=app scope=\nauthorization access_denied code hospital user= client=app scope="},
 		{"userinfo and introspection refused", func(b *authorizetest.Browser) {
 			b.Get("/oauth2/userinfo")
 			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"nobody"}})
@@ -107,9 +107,9 @@ func TestAudit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			trail.Take()
+			trail.Drain()
 			tt.do(authorizetest.NewBrowser(t, s))
-			authorizetest.Equal(t, trail.Take(), tt.want)
+			authorizetest.Equal(t, trail.Drain(), tt.want)
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestAnonymousEvents(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	var last audit.Event
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { last = e }
 		c.Clients[2].Consent = client.ConsentRequired
 		c.Users[1].TOTPSecret = authorizetest.TOTPSecret
@@ -158,7 +158,7 @@ func TestAnonymousEvents(t *testing.T) {
 			q.Set("prompt", "none")
 			b.Authorize(q)
 		}, false},
-		{"not let in from a provider", func(b *authorizetest.Browser) { authorizetest.Federate(b, nil) }, false},
+		{"not let in from a provider", func(b *authorizetest.Browser) { authorizetest.SignInAtProvider(b, nil) }, false},
 		{"a code", func(b *authorizetest.Browser) { b.Code(nil) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,11 +175,11 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	var trail authorizetest.AuditTrail
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record }))
-	if authorizetest.Federate(b, nil).Query().Get("code") == "" {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record }))
+	if authorizetest.SignInAtProvider(b, nil).Query().Get("code") == "" {
 		t.Fatal("no code")
 	}
-	lines := strings.Split(trail.Take(), "\n")
+	lines := strings.Split(trail.Drain(), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "sign-in success hospital user=") || strings.Contains(lines[0], "user= ") {
 		t.Errorf("events %q", lines)
 	}
@@ -221,11 +221,11 @@ func TestAuditOfWaits(t *testing.T) {
 					c.Users[1].TOTPSecret, c.Lockout.Failures = authorizetest.TOTPSecret, 1
 				})
 				tt.do(authorizetest.NewBrowser(t, s))
-				if last.Kind != audit.SignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
+				if last.Kind != audit.KindSignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("refused: %+v", last)
 				}
 				tt.do(authorizetest.NewBrowser(t, s))
-				if last.Kind != audit.Lockout || last.User != tt.user || last.Anonymous != tt.anonymous {
+				if last.Kind != audit.KindLockout || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("delayed: %+v", last)
 				}
 				authorizetest.Equal(t, last.Err.Error(), "access_denied: too many wrong tries: wait a second")
@@ -245,7 +245,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		user   string
 	}{
 		{"it cannot be reached", nil, func(p *providertest.Provider, b *authorizetest.Browser) {
-			p.Fail(providertest.Discovery, providertest.ErrorResponse(http.StatusBadGateway, "x"))
+			p.SetFault(providertest.Discovery, providertest.ErrorResponse(http.StatusBadGateway, "x"))
 			b.Get(authorizetest.Location(b.T, b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}}))).String())
 		}, ""},
 		{"another browser's answer", nil, func(_ *providertest.Provider, b *authorizetest.Browser) {
@@ -255,18 +255,18 @@ func TestAuditOfFailedFederation(t *testing.T) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
 		}, func(_ *providertest.Provider, b *authorizetest.Browser) {
-			b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+			b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 		}, "alice"},
 		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
 			func(_ *providertest.Provider, b *authorizetest.Browser) {
-				b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+				b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 			}, ""},
 		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", authorizetest.TOTPSecret
 		}, func(_ *providertest.Provider, b *authorizetest.Browser) {
-			page := authorizetest.Body(b.T, b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))))
-			b.SendOTP(authorizetest.Field(b.T, page, "factor"), "000000")
+			page := authorizetest.Body(b.T, b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))))
+			b.SendOTP(authorizetest.FieldValue(b.T, page, "factor"), "000000")
 		}, "alice"},
 		{"a logout token that is none", nil, func(_ *providertest.Provider, b *authorizetest.Browser) {
 			b.Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {"x"}})
@@ -275,7 +275,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t)
 			var last audit.Event
-			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) { last = e }
 				if tt.change != nil {
 					tt.change(idp, c)
@@ -299,10 +299,10 @@ func TestAuditOfEndedSessions(t *testing.T) {
 		want string
 	}{
 		{"signed out", func(_ *authorize.Server, b *authorizetest.Browser) {
-			b.Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensOfSession(b).IDToken)
+			b.Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensWithSession(b).IDToken)
 		}, "signed out in its browser"},
 		{"by an app, without the browser", func(s *authorize.Server, b *authorizetest.Browser) {
-			authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensOfSession(b).IDToken)
+			authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensWithSession(b).IDToken)
 		}, "signed out by an ID token of it, from elsewhere"},
 		{"somebody else signs in", func(_ *authorize.Server, b *authorizetest.Browser) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
@@ -317,15 +317,15 @@ func TestAuditOfEndedSessions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var reasons []string
-			s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) {
-					if e.Kind == audit.SignOut && e.Provider == "hospital" {
+					if e.Kind == audit.KindSignOut && e.Provider == "hospital" {
 						reasons = append(reasons, e.Reason)
 					}
 				}
 			})
 			b := authorizetest.NewBrowser(t, s)
-			authorizetest.Federate(b, nil)
+			authorizetest.SignInAtProvider(b, nil)
 			tt.do(s, b)
 			if len(reasons) != 1 || reasons[0] != tt.want {
 				t.Errorf("reasons %q, want %q", reasons, tt.want)
@@ -367,7 +367,7 @@ func TestRefusalsNameClient(t *testing.T) {
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Audit = trail.Record
 		for i := range c.Clients {
-			c.Clients[i].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
+			c.Clients[i].PostLogoutRedirectURIs = []string{authorizetest.PostLogoutRedirectURI}
 		}
 		c.Clients = append(c.Clients, client.Client{
 			ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}, LaunchContext: true,
@@ -462,9 +462,9 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
 	server := authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.WithNewcomers(authorizetest.Newcomer(func(c *client.Client) { c.PendingApproval = true }))(c)
+		authorizetest.WithSelfRegistered(authorizetest.SelfRegisteredClient(func(c *client.Client) { c.PendingApproval = true }))(c)
 		c.AuthorizePOST, c.Audit = true, trail.Record
-		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
+		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.PostLogoutRedirectURI}
 		c.Clients[2].RequirePushed = true
 	})
 	b := authorizetest.NewBrowser(t, server)
@@ -478,7 +478,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		return r
 	}
 	get := func(target string) *http.Request {
-		return authorizetest.Secure(httptest.NewRequest(http.MethodGet, target, nil))
+		return authorizetest.MarkAsTLS(httptest.NewRequest(http.MethodGet, target, nil))
 	}
 	authorize := func(change url.Values) *http.Request {
 		return get("/oauth2/authorize?" + authorizetest.Request(change).Encode())
@@ -500,7 +500,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"pushed request, twice", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x&request_uri=y"), false},
 		{"not pushed", "strict", authorize(url.Values{"client_id": {"strict"}}), false},
 		{"request object", "app", authorize(url.Values{"request": {"x.y.z"}}), false},
-		{"waits for approval", authorizetest.NewcomerID, authorize(url.Values{"client_id": {authorizetest.NewcomerID}}), false},
+		{"waits for approval", authorizetest.SelfRegisteredID, authorize(url.Values{"client_id": {authorizetest.SelfRegisteredID}}), false},
 		{"posted, twice", "app", authorizetest.PostRequest("/oauth2/authorize", url.Values{"client_id": {"app"}, "scope": {"a", "b"}}), false},
 		{"posted with a query", "app", authorizetest.PostRequest("/oauth2/authorize?x=y", url.Values{"client_id": {"app"}}), false},
 
@@ -513,7 +513,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"introspection by a token, no token named", "service", bearer("/oauth2/introspect", nil), false},
 
 		{"pushed, wrong redirect_uri", "app", authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"redirect_uri": {wrong}})), true},
-		{"pushed, waits for approval", authorizetest.NewcomerID, authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {authorizetest.NewcomerID}, "client_secret": {authorizetest.NewcomerSecret}})), false},
+		{"pushed, waits for approval", authorizetest.SelfRegisteredID, authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {authorizetest.SelfRegisteredID}, "client_secret": {authorizetest.SelfRegisteredSecret}})), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			response := authorizetest.NewBrowser(t, server).Send(tt.request)
@@ -544,7 +544,7 @@ func TestRedirectOfRefusal(t *testing.T) {
 		c.Clients[0].RedirectURIs = []string{"https://other.example/callback", "https://app.example.org/callback", "https://app.example.org/cb"}
 		c.Audit = func(_ context.Context, e audit.Event) { kept.Record(c.Issuer, e) }
 	})
-	for sent, want := range map[string]audit.Redirect{
+	for sent, want := range map[string]audit.UnregisteredRedirect{
 		"https://app.example.org/callback/":          {RequestedURI: "https://app.example.org/callback/", ClosestURI: "https://app.example.org/callback"},
 		"http://app.example.org/callback":            {RequestedURI: "http://app.example.org/callback", ClosestURI: "https://app.example.org/callback"},
 		"https://other.example/callback?x=\x1b[1m\n": {RequestedURI: `https://other.example/callback?x=\x1b[1m\n`, ClosestURI: "https://other.example/callback"},
@@ -554,7 +554,7 @@ func TestRedirectOfRefusal(t *testing.T) {
 	} {
 		authorizetest.NewBrowser(t, server).Authorize(authorizetest.Request(url.Values{"redirect_uri": {sent}}))
 		all := kept.ForClient(authorizetest.Issuer, "app")
-		if len(all) == 0 || all[len(all)-1].Redirect != want {
+		if len(all) == 0 || all[len(all)-1].UnregisteredRedirect != want {
 			t.Errorf("%q: %+v", sent, all)
 		}
 	}

@@ -19,7 +19,7 @@ const accountPath = "/oauth2/account"
 func SignInToAccount(b *Browser, user, password string) *http.Response {
 	b.T.Helper()
 	page := Body(b.T, b.Follow(b.Get(accountPath)))
-	return b.Post("/oauth2/login", url.Values{"request": {Field(b.T, page, "request")}, "username": {user}, "password": {password}})
+	return b.Post("/oauth2/login", url.Values{"request": {FieldValue(b.T, page, "request")}, "username": {user}, "password": {password}})
 }
 
 // AccountPage opens the account page, or a part of it, with the browser's session.
@@ -37,36 +37,36 @@ func AccountPage(b *Browser, part string) string {
 	return page
 }
 
-// ActAtAccount presses a button of the account page.
-func ActAtAccount(b *Browser, action, target string) *http.Response {
+// PressAccountButton presses a button of the account page.
+func PressAccountButton(b *Browser, action, target string) *http.Response {
 	b.T.Helper()
-	return b.Post(accountPath, url.Values{"request": {Field(b.T, AccountPage(b, ""), "request")}, "action": {action}, "target": {target}})
+	return b.Post(accountPath, url.Values{"request": {FieldValue(b.T, AccountPage(b, ""), "request")}, "action": {action}, "target": {target}})
 }
 
 var (
-	secretShown = regexp.MustCompile(`<p class="detail">([A-Z2-7 ]+)</p>`)
-	codeShown   = regexp.MustCompile(`<li>([a-z2-9]{4}(?:-[a-z2-9]{4}){3})</li>`)
-	options     = regexp.MustCompile(`data-options="([^"]*)"`)
+	secretPattern       = regexp.MustCompile(`<p class="detail">([A-Z2-7 ]+)</p>`)
+	recoveryCodePattern = regexp.MustCompile(`<li>([a-z2-9]{4}(?:-[a-z2-9]{4}){3})</li>`)
+	optionsPattern      = regexp.MustCompile(`data-options="([^"]*)"`)
 )
 
-// EnrolApp enrolls an authenticator app with the previous code, so that the current code is unused.
+// EnrollApp enrolls an authenticator app with the previous code, so that the current code is unused.
 // It returns the app's key and the recovery codes, if shown.
-func EnrolApp(b *Browser) (secret string, recovery []string) {
+func EnrollApp(b *Browser) (secret string, recovery []string) {
 	b.T.Helper()
-	form, secret := AppForm(b)
+	form, secret := AppEnrollmentForm(b)
 	shown := Body(b.T, b.Post(accountPath, form))
-	for _, code := range codeShown.FindAllStringSubmatch(shown, -1) {
+	for _, code := range recoveryCodePattern.FindAllStringSubmatch(shown, -1) {
 		recovery = append(recovery, code[1])
 	}
 	return secret, recovery
 }
 
-// AppForm returns the form that enrolls an authenticator app, and the app's key. The form contains the code of the previous time
+// AppEnrollmentForm returns the form that enrolls an authenticator app, and the app's key. The form contains the code of the previous time
 // step, so that the current code remains unused.
-func AppForm(b *Browser) (form url.Values, secret string) {
+func AppEnrollmentForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
 	page := AccountPage(b, "app")
-	secret = secretShown.FindStringSubmatch(page)[1]
+	secret = secretPattern.FindStringSubmatch(page)[1]
 	form = ReadForm(page).Fields
 	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
 	form.Set("action", "enrol_app")
@@ -84,21 +84,21 @@ func OTP(secret string, at time.Time) string {
 
 // NewAuthenticator returns an authenticator without a passkey.
 func NewAuthenticator() *providertest.Authenticator {
-	return &providertest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", Count: 1}
+	return &providertest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", SignCount: 1}
 }
 
-// EnrolPasskey enrolls a new passkey of an authenticator.
-func EnrolPasskey(b *Browser, a *providertest.Authenticator) *http.Response {
+// EnrollPasskey enrolls a new passkey of an authenticator.
+func EnrollPasskey(b *Browser, a *providertest.Authenticator) *http.Response {
 	b.T.Helper()
-	return b.Post(accountPath, PasskeyForm(b, a))
+	return b.Post(accountPath, PasskeyEnrollmentForm(b, a))
 }
 
-// PasskeyForm returns the form that enrolls a new passkey of an authenticator.
-func PasskeyForm(b *Browser, a *providertest.Authenticator) url.Values {
+// PasskeyEnrollmentForm returns the form that enrolls a new passkey of an authenticator.
+func PasskeyEnrollmentForm(b *Browser, a *providertest.Authenticator) url.Values {
 	b.T.Helper()
 	page := AccountPage(b, "passkey")
 	form := ReadForm(page).Fields
-	form.Set("assertion", answered(b.T, a.Create, page))
+	form.Set("assertion", answerChallenge(b.T, a.Create, page))
 	return form
 }
 
@@ -106,15 +106,15 @@ func PasskeyForm(b *Browser, a *providertest.Authenticator) url.Values {
 func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Response {
 	b.T.Helper()
 	form := ReadForm(page).Fields
-	form.Set("assertion", answered(b.T, a.Get, page))
+	form.Set("assertion", answerChallenge(b.T, a.Get, page))
 	form.Del("username")
 	return b.Post("/oauth2/login", form)
 }
 
-// answered returns an authenticator's answer to the challenge of a page.
-func answered(t testing.TB, answer func(string) (string, error), page string) string {
+// answerChallenge returns an authenticator's answer to the challenge of a page.
+func answerChallenge(t testing.TB, answer func(string) (string, error), page string) string {
 	t.Helper()
-	shown := options.FindStringSubmatch(page)
+	shown := optionsPattern.FindStringSubmatch(page)
 	if shown == nil {
 		t.Fatalf("no challenge: %s", page)
 	}
@@ -125,8 +125,8 @@ func answered(t testing.TB, answer func(string) (string, error), page string) st
 	return text
 }
 
-// AtAccount returns a browser in which alice has signed in to her account page.
-func AtAccount(t *testing.T, s *authorize.Server) *Browser {
+// NewAccountBrowser returns a browser in which alice has signed in to her account page.
+func NewAccountBrowser(t *testing.T, s *authorize.Server) *Browser {
 	t.Helper()
 	b := NewBrowser(t, s)
 	if r := SignInToAccount(b, "alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != accountPath {

@@ -28,7 +28,7 @@ func NewBrowser(t testing.TB, server http.Handler) *Browser {
 
 // Send sends a request over TLS with the browser's cookies, and stores the cookies of the response.
 func (b *Browser) Send(r *http.Request) *http.Response {
-	Secure(r)
+	MarkAsTLS(r)
 	for name, value := range b.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
@@ -41,8 +41,8 @@ func (b *Browser) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Secure marks a request as received over TLS.
-func Secure(r *http.Request) *http.Request {
+// MarkAsTLS marks a request as received over TLS.
+func MarkAsTLS(r *http.Request) *http.Request {
 	r.TLS = &tls.ConnectionState{}
 	return r
 }
@@ -83,8 +83,8 @@ func Preflight(b *Browser, origin, method, path string, headers ...string) *http
 
 const browserCookie = "__Host-fhir-browser-"
 
-// BecomeAnother replaces the cookies that bind a sign-in to the browser.
-func BecomeAnother(b *Browser) {
+// ReplaceBrowserCookies replaces the cookies that bind a sign-in to the browser.
+func ReplaceBrowserCookies(b *Browser) {
 	for name := range b.Cookies {
 		if strings.HasPrefix(name, browserCookie) {
 			b.Cookies[name] = "other"
@@ -117,16 +117,16 @@ func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	if u.Host == "" || strings.HasPrefix(u.String(), Issuer) {
 		return b.Get(u.RequestURI())
 	}
-	outside := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if r, err = outside.Get(u.String()); err != nil {
+	external := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if r, err = external.Get(u.String()); err != nil {
 		b.T.Fatal(err)
 	}
 	b.T.Cleanup(func() { r.Body.Close() })
 	return r
 }
 
-// altered applies changes to values: a value replaces, an empty value removes.
-func altered(values, change url.Values) url.Values {
+// applyChanges applies changes to values: a value replaces, an empty value removes.
+func applyChanges(values, change url.Values) url.Values {
 	for name, v := range change {
 		values[name] = v
 		if len(v) == 1 && v[0] == "" {
@@ -165,8 +165,8 @@ func Decode[T any](t testing.TB, r *http.Response) (v T) {
 	return v
 }
 
-// Words joins the strings of a decoded JSON list with spaces.
-func Words(list any) string {
+// JoinStrings joins the strings of a decoded JSON list with spaces.
+func JoinStrings(list any) string {
 	var words []string
 	values, _ := list.([]any)
 	for _, w := range values {
@@ -179,7 +179,7 @@ func Words(list any) string {
 func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%sgot %v, want %v", noted(notes), got, want)
+		t.Errorf("%sgot %v, want %v", formatNotes(notes), got, want)
 	}
 }
 
@@ -187,7 +187,7 @@ func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 	t.Helper()
 	if r.StatusCode != want {
-		t.Errorf("%sstatus %d, want %d; to %q: %s", noted(notes), r.StatusCode, want, r.Header.Get("Location"), Body(t, r))
+		t.Errorf("%sstatus %d, want %d; to %q: %s", formatNotes(notes), r.StatusCode, want, r.Header.Get("Location"), Body(t, r))
 	}
 }
 
@@ -195,7 +195,7 @@ func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 func WantCode(t testing.TB, u *url.URL, notes ...any) {
 	t.Helper()
 	if u.Query().Get("code") == "" {
-		t.Errorf("%sno code: %s", noted(notes), u)
+		t.Errorf("%sno code: %s", formatNotes(notes), u)
 	}
 }
 
@@ -203,7 +203,7 @@ func WantCode(t testing.TB, u *url.URL, notes ...any) {
 func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
 	t.Helper()
 	if u.Query().Get("error") != want || u.Query().Has("code") {
-		t.Errorf("%serror %q is wanted: %s", noted(notes), want, u)
+		t.Errorf("%serror %q is wanted: %s", formatNotes(notes), want, u)
 	}
 }
 
@@ -217,7 +217,7 @@ func WantText(t testing.TB, page string, texts ...string) {
 	}
 }
 
-func noted(notes []any) string {
+func formatNotes(notes []any) string {
 	if len(notes) == 0 {
 		return ""
 	}
@@ -258,8 +258,8 @@ func ReadForm(page string) Form {
 	return form
 }
 
-// Field returns a field's value in the form of a page.
-func Field(t testing.TB, page, name string) string {
+// FieldValue returns a field's value in the form of a page.
+func FieldValue(t testing.TB, page, name string) string {
 	t.Helper()
 	form := ReadForm(page)
 	if !form.Fields.Has(name) {
@@ -268,8 +268,8 @@ func Field(t testing.TB, page, name string) string {
 	return form.Fields.Get(name)
 }
 
-// TickedForm returns the values that a consent page submits without changes.
-func TickedForm(page string) url.Values {
+// UnchangedConsentForm returns the values that a consent page submits without changes.
+func UnchangedConsentForm(page string) url.Values {
 	form := ReadForm(page).Fields
 	for name := range form {
 		if strings.HasPrefix(name, "may ") && !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), `name="`+name+`" value="yes" checked>`) {

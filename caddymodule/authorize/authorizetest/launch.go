@@ -25,24 +25,24 @@ var HospitalRecords = map[string]string{
 	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
 }
 
-// ErrDown is the error of a [FHIRServer] with Down set.
-var ErrDown = errors.New("connection refused")
+// ErrUnreachable is the error of a [FHIRServer] with Down set.
+var ErrUnreachable = errors.New("connection refused")
 
 // FHIRServer has the patients ada and bob; ada has an encounter.
 type FHIRServer struct {
-	Answer string        // response to every request, unless empty
-	Down   bool          // Down makes every request fail.
-	Last   launch.Reader // latest reader
+	Response    string        // response to every request, unless empty
+	Unreachable bool          // Down makes every request fail.
+	LastReader  launch.Reader // latest reader
 }
 
 // Get implements [launch.Records].
 func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
-	h.Last = by
-	if h.Down {
-		return nil, ErrDown
+	h.LastReader = by
+	if h.Unreachable {
+		return nil, ErrUnreachable
 	}
-	if h.Answer != "" {
-		return []byte(h.Answer), nil
+	if h.Response != "" {
+		return []byte(h.Response), nil
 	}
 	if record := HospitalRecords[path]; record != "" {
 		return []byte(record), nil
@@ -59,11 +59,11 @@ func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query
 	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
 }
 
-// LaunchScopes are the permitted scopes of app in [NewLaunching].
+// LaunchScopes are the permitted scopes of app in [NewLaunchBrowser].
 var LaunchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
 
-// NewLaunching returns a browser for a server with records, where alice has the given fhirUser.
-func NewLaunching(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *Browser {
+// NewLaunchBrowser returns a browser for a server with records, where alice has the given fhirUser.
+func NewLaunchBrowser(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *Browser {
 	t.Helper()
 	return NewBrowser(t, New(t, func(c *authorize.Config) {
 		c.Users[0].FHIRUser, c.Records = fhirUser, records
@@ -93,10 +93,10 @@ func LaunchForm(change url.Values) url.Values {
 	return form
 }
 
-// RegisteredLaunch registers a launch of app with ada by ehr, and returns its handle.
-func RegisteredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registered)) string {
+// RegisterLaunch registers a launch of app with ada by ehr, and returns its handle.
+func RegisterLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registration)) string {
 	t.Helper()
-	l := &launch.Registered{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
+	l := &launch.Registration{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
 	if change != nil {
 		change(l)
 	}
@@ -114,8 +114,8 @@ type LaunchResponse struct {
 }
 
 // RedeemLaunch redeems the code in a redirect, like [Browser.Redeem], and returns the launch context too.
-func RedeemLaunch(b *Browser, answer *url.URL) LaunchResponse {
+func RedeemLaunch(b *Browser, redirect *url.URL) LaunchResponse {
 	b.T.Helper()
-	WantCode(b.T, answer)
-	return Decode[LaunchResponse](b.T, b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil)))
+	WantCode(b.T, redirect)
+	return Decode[LaunchResponse](b.T, b.Post("/oauth2/token", CodeForm(redirect.Query().Get("code"), nil)))
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// NewcomerID is the client_id of [Newcomer].
-const NewcomerID = "registered-0123456789abcdef0123456789abcdef"
+// SelfRegisteredID is the client_id of [SelfRegisteredClient].
+const SelfRegisteredID = "registered-0123456789abcdef0123456789abcdef"
 
-// NewcomerSecret is the secret of [Newcomer].
-const NewcomerSecret = "newcomer-secret"
+// SelfRegisteredSecret is the secret of [SelfRegisteredClient].
+const SelfRegisteredSecret = "newcomer-secret"
 
-// Newcomer returns a client that has registered itself, altered by change.
-func Newcomer(change func(*client.Client)) client.Client {
+// SelfRegisteredClient returns a client that has registered itself, altered by change.
+func SelfRegisteredClient(change func(*client.Client)) client.Client {
 	c := client.Client{
-		ID: NewcomerID, Name: "Newcomer", SecretSHA256: client.Digest(NewcomerSecret), RedirectURIs: []string{Callback}, ResponseTypes: []string{"code"},
-		Scopes: []string{"user/*.rs"}, PKCE: client.PKCERequired, Consent: client.ConsentRequired, Compat: []string{client.ErrorDescription}, Registered: true,
+		ID: SelfRegisteredID, Name: "Newcomer", SecretSHA256: client.DigestSecret(SelfRegisteredSecret), RedirectURIs: []string{Callback}, ResponseTypes: []string{"code"},
+		Scopes: []string{"user/*.rs"}, PKCE: client.PKCERequired, Consent: client.ConsentRequired, Compat: []string{client.CompatErrorDescription}, SelfRegistered: true,
 	}
 	if change != nil {
 		change(&c)
@@ -26,16 +26,16 @@ func Newcomer(change func(*client.Client)) client.Client {
 	return c
 }
 
-// Newcomers are clients that have registered themselves, in memory. They are a feature and its [client.Source].
-type Newcomers []client.Client
+// SelfRegisteredClients are clients that have registered themselves, in memory. They are a feature and its [client.Source].
+type SelfRegisteredClients []client.Client
 
-// WithNewcomers adds clients that have registered themselves.
-func WithNewcomers(clients ...client.Client) func(*authorize.Config) {
-	return func(c *authorize.Config) { c.Features = append(c.Features, Newcomers(clients)) }
+// WithSelfRegistered adds clients that have registered themselves.
+func WithSelfRegistered(clients ...client.Client) func(*authorize.Config) {
+	return func(c *authorize.Config) { c.Features = append(c.Features, SelfRegisteredClients(clients)) }
 }
 
 // Extend implements [authorize.Feature].
-func (n Newcomers) Extend(core *authorize.Core) (err error) {
+func (n SelfRegisteredClients) Extend(core *authorize.Core) (err error) {
 	core.Clients.Sources = append(core.Clients.Sources, n)
 	for i := range n {
 		c := &n[i]
@@ -50,7 +50,7 @@ func (n Newcomers) Extend(core *authorize.Core) (err error) {
 }
 
 // Find implements [client.Source].
-func (n Newcomers) Find(_ context.Context, id string) (*client.Client, error) {
+func (n SelfRegisteredClients) Find(_ context.Context, id string) (*client.Client, error) {
 	for _, c := range n {
 		if c.ID == id {
 			return &c, nil
@@ -60,15 +60,15 @@ func (n Newcomers) Find(_ context.Context, id string) (*client.Client, error) {
 }
 
 // IDs implements [client.Source].
-func (n Newcomers) IDs(context.Context) (ids []string, err error) {
+func (n SelfRegisteredClients) IDs(context.Context) (ids []string, err error) {
 	for _, c := range n {
 		ids = append(ids, c.ID)
 	}
 	return ids, nil
 }
 
-// Any implements [client.Source].
-func (n Newcomers) Any() *client.Client {
+// MostPermissive implements [client.Source].
+func (n SelfRegisteredClients) MostPermissive() *client.Client {
 	c := &client.Client{ResponseTypes: []string{"code"}}
 	for _, one := range n {
 		c.Scopes = append(c.Scopes, one.Scopes...)
@@ -76,33 +76,33 @@ func (n Newcomers) Any() *client.Client {
 	return c
 }
 
-var _ client.Source = Newcomers(nil)
+var _ client.Source = SelfRegisteredClients(nil)
 
-// WaitingNewcomer is a feature with one client, [Newcomer], pending approval by the operator.
-type WaitingNewcomer struct {
+// PendingClient is a feature with one client, [SelfRegisteredClient], pending approval by the operator.
+type PendingClient struct {
 	mu     sync.Mutex
 	client *client.Client // nil after removal
 	grants client.GrantTypes
 }
 
 // AddTo adds the feature to a configuration.
-func (n *WaitingNewcomer) AddTo(c *authorize.Config) {
-	newcomer := Newcomer(func(c *client.Client) { c.PendingApproval, c.Name = true, "New" })
-	n.client, c.Features = &newcomer, append(c.Features, n)
+func (n *PendingClient) AddTo(c *authorize.Config) {
+	pending := SelfRegisteredClient(func(c *client.Client) { c.PendingApproval, c.Name = true, "New" })
+	n.client, c.Features = &pending, append(c.Features, n)
 }
 
 // Extend implements [authorize.Feature].
-func (n *WaitingNewcomer) Extend(core *authorize.Core) error {
+func (n *PendingClient) Extend(core *authorize.Core) error {
 	core.Clients.Sources = append(core.Clients.Sources, n)
 	n.grants = core.Clients.GrantTypes
 	return n.client.Complete(n.grants)
 }
 
-// Any implements [client.Source].
-func (*WaitingNewcomer) Any() *client.Client { return new(client.Client) }
+// MostPermissive implements [client.Source].
+func (*PendingClient) MostPermissive() *client.Client { return new(client.Client) }
 
 // Find implements [client.Source].
-func (n *WaitingNewcomer) Find(_ context.Context, id string) (*client.Client, error) {
+func (n *PendingClient) Find(_ context.Context, id string) (*client.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil || id != n.client.ID {
@@ -113,25 +113,25 @@ func (n *WaitingNewcomer) Find(_ context.Context, id string) (*client.Client, er
 }
 
 // IDs implements [client.Source].
-func (n *WaitingNewcomer) IDs(ctx context.Context) (ids []string, err error) {
-	all, err := n.Registered(ctx)
+func (n *PendingClient) IDs(ctx context.Context) (ids []string, err error) {
+	all, err := n.ListClients(ctx)
 	for _, c := range all {
 		ids = append(ids, c.Client.ID)
 	}
 	return ids, err
 }
 
-// Registered returns the client unless it was removed.
-func (n *WaitingNewcomer) Registered(ctx context.Context) ([]client.RegisteredClient, error) {
-	c, err := n.Find(ctx, NewcomerID)
+// ListClients returns the client unless it was removed.
+func (n *PendingClient) ListClients(ctx context.Context) ([]client.RegisteredClient, error) {
+	c, err := n.Find(ctx, SelfRegisteredID)
 	if c == nil {
 		return nil, err
 	}
-	return []client.RegisteredClient{{Client: *c, PendingApproval: c.PendingApproval, Secret: true}}, err
+	return []client.RegisteredClient{{Client: *c, PendingApproval: c.PendingApproval, HasSecret: true}}, err
 }
 
 // change applies a change if the client exists and has the id.
-func (n *WaitingNewcomer) change(id string, change func()) error {
+func (n *PendingClient) change(id string, change func()) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil || id != n.client.ID {
@@ -144,17 +144,17 @@ func (n *WaitingNewcomer) change(id string, change func()) error {
 }
 
 // Approve approves the client.
-func (n *WaitingNewcomer) Approve(_ context.Context, id string) error {
+func (n *PendingClient) Approve(_ context.Context, id string) error {
 	return n.change(id, func() { n.client.PendingApproval = false })
 }
 
 // RotateSecret replaces the client's secret.
-func (n *WaitingNewcomer) RotateSecret(_ context.Context, id string) (string, error) {
+func (n *PendingClient) RotateSecret(_ context.Context, id string) (string, error) {
 	const secret = "a new secret"
-	return secret, n.change(id, func() { n.client.SecretSHA256 = client.Digest(secret) })
+	return secret, n.change(id, func() { n.client.SecretSHA256 = client.DigestSecret(secret) })
 }
 
 // Remove removes the client.
-func (n *WaitingNewcomer) Remove(_ context.Context, id string) error {
+func (n *PendingClient) Remove(_ context.Context, id string) error {
 	return n.change(id, func() { n.client = nil })
 }

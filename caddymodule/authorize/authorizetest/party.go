@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
 
-// Party is a client's back-channel endpoint.
-type Party struct {
+// LogoutReceiver is a client's back-channel endpoint.
+type LogoutReceiver struct {
 	URI       string            // URL of the endpoint
 	Tokens    chan string       // received logout tokens
 	Status    atomic.Int32      // status of the responses
@@ -31,9 +31,9 @@ func (h Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// NewParty starts an endpoint that responds with 200.
-func NewParty(t *testing.T) *Party {
-	p := &Party{Tokens: make(chan string, 10)}
+// NewLogoutReceiver starts an endpoint that responds with 200.
+func NewLogoutReceiver(t *testing.T) *LogoutReceiver {
+	p := &LogoutReceiver{Tokens: make(chan string, 10)}
 	p.Status.Store(http.StatusOK)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.URL.RawQuery != "" {
@@ -48,16 +48,16 @@ func NewParty(t *testing.T) *Party {
 	return p
 }
 
-// AfterLogout is the post_logout_redirect_uri of app in [NewNotifying].
-const AfterLogout = "https://app.example.org/bye"
+// PostLogoutRedirectURI is the post_logout_redirect_uri of app in [NewNotifyingServer].
+const PostLogoutRedirectURI = "https://app.example.org/bye"
 
-// NewNotifying returns a server that notifies a party of logouts from app, and the trail of its events.
-func NewNotifying(t *testing.T, p *Party) (*authorize.Server, Trail) {
+// NewNotifyingServer returns a server that notifies a party of logouts from app, and the trail of its events.
+func NewNotifyingServer(t *testing.T, p *LogoutReceiver) (*authorize.Server, Trail) {
 	tr := make(Trail, 100)
 	return New(t, func(c *authorize.Config) {
 		c.Audit = tr.Record
 		c.Clients[0].BackchannelLogoutURI, c.Clients[0].Transport = p.URI, p.Transport
-		c.Clients[0].PostLogoutRedirectURIs = []string{AfterLogout}
+		c.Clients[0].PostLogoutRedirectURIs = []string{PostLogoutRedirectURI}
 		c.Clients[2].BackchannelLogoutURI = p.URI + "/never" // never participates
 	}), tr
 }
@@ -73,10 +73,10 @@ func (tr Trail) Record(_ context.Context, e audit.Event) {
 	}
 }
 
-// ToldOf waits for the event of a client's notification.
-func (tr Trail) ToldOf(clientID string) audit.Event {
+// WaitForNotification waits for the event of a client's notification.
+func (tr Trail) WaitForNotification(clientID string) audit.Event {
 	for e := range tr {
-		if e.Kind == audit.SignOut && e.ClientID == clientID {
+		if e.Kind == audit.KindSignOut && e.ClientID == clientID {
 			return e
 		}
 	}
@@ -88,11 +88,11 @@ type AuditTrail []string
 
 // Record adds an event.
 func (a *AuditTrail) Record(_ context.Context, e audit.Event) {
-	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.Grant, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
+	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.GrantType, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
 }
 
-// Take returns and clears the events.
-func (a *AuditTrail) Take() string {
+// Drain returns and clears the events.
+func (a *AuditTrail) Drain() string {
 	defer func() { *a = nil }()
 	return strings.Join(*a, "\n")
 }

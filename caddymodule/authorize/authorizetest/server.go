@@ -44,10 +44,10 @@ var keys = sync.OnceValue(func() *keyring.Keyring {
 	return keyring.New(storage, "keys.json", logger)
 })
 
-// plain compares passwords that are their own hash.
-type plain struct{}
+// plainComparer compares passwords that are their own hash.
+type plainComparer struct{}
 
-func (plain) Compare(hash, password []byte) (bool, error) {
+func (plainComparer) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
@@ -55,7 +55,7 @@ func (plain) Compare(hash, password []byte) (bool, error) {
 // clients of several kinds. [Request] uses the client app.
 func Config() authorize.Config {
 	return authorize.Config{
-		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: slog.New(slog.DiscardHandler),
+		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plainComparer{}, Logger: slog.New(slog.DiscardHandler),
 		Keys:  keys(),
 		Store: store.NewMemory(0, 0),
 		Users: []people.User{{
@@ -92,18 +92,18 @@ func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 	return s
 }
 
-// Hospital returns the configuration of a provider with the key hospital.
-func Hospital(p *providertest.Provider) people.IdentityProvider {
+// HospitalProvider returns the configuration of a provider with the key hospital.
+func HospitalProvider(p *providertest.Provider) people.IdentityProvider {
 	return people.IdentityProvider{
 		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 10 * time.Second,
 		ClientID: providertest.ClientID, ClientSecret: providertest.ClientSecret,
 	}
 }
 
-// NewFederated returns a server with a provider, [Hospital], in addition to its local users.
-func NewFederated(t testing.TB, p *providertest.Provider, change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
+// NewFederatedServer returns a server with a provider, [HospitalProvider], in addition to its local users.
+func NewFederatedServer(t testing.TB, p *providertest.Provider, change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
 	return New(t, func(c *authorize.Config) {
-		idp := Hospital(p)
+		idp := HospitalProvider(p)
 		if change != nil {
 			change(&idp, c)
 		}
@@ -111,8 +111,8 @@ func NewFederated(t testing.TB, p *providertest.Provider, change func(*people.Id
 	})
 }
 
-// Refreshing permits refresh tokens for the clients of [Config].
-func Refreshing(c *authorize.Config) {
+// AllowRefreshTokens permits refresh tokens for the clients of [Config].
+func AllowRefreshTokens(c *authorize.Config) {
 	for i := range c.Clients {
 		if len(c.Clients[i].RedirectURIs) > 0 {
 			c.Clients[i].Scopes = append(c.Clients[i].Scopes, "offline_access", "online_access")
@@ -120,22 +120,22 @@ func Refreshing(c *authorize.Config) {
 	}
 }
 
-// SigningFast uses ES256 for ID tokens, for tests with so many that RS256 would dominate their run time.
-func SigningFast(c *authorize.Config) {
+// UseES256 uses ES256 for ID tokens, for tests with so many that RS256 would dominate their run time.
+func UseES256(c *authorize.Config) {
 	for i := range c.Clients {
 		c.Clients[i].IDTokenAlgorithm = "ES256"
 	}
 }
 
-// EveryFlow permits all response types, and the scope address, for the client app.
-func EveryFlow(c *authorize.Config) {
+// AllowAllFlows permits all response types, and the scope address, for the client app.
+func AllowAllFlows(c *authorize.Config) {
 	c.Clients[0].ResponseTypes = client.ResponseTypes
 	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "address")
 }
 
-// WholePerson sets all claims of OpenID Connect Core §5.1 for alice, and applies [EveryFlow].
-func WholePerson(c *authorize.Config) {
-	EveryFlow(c)
+// WithAllClaims sets all claims of OpenID Connect Core §5.1 for alice, and applies [AllowAllFlows].
+func WithAllClaims(c *authorize.Config) {
+	AllowAllFlows(c)
 	c.Users[0].Claims = map[string]string{
 		"family_name": "Adams", "given_name": "Alice", "middle_name": "B", "nickname": "Al", "profile": "https://alice.example/",
 		"picture": "https://alice.example/p.png", "website": "https://alice.example/w", "gender": "female", "birthdate": "1980-02-29",
@@ -144,8 +144,8 @@ func WholePerson(c *authorize.Config) {
 	}
 }
 
-// ResourceServer adds a client, fhir-server, that may introspect all tokens.
-func ResourceServer(c *authorize.Config) {
+// WithResourceServer adds a client, fhir-server, that may introspect all tokens.
+func WithResourceServer(c *authorize.Config) {
 	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
 }
 
@@ -155,36 +155,36 @@ const TOTPSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 // WithTOTP configures a second factor for alice.
 func WithTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = TOTPSecret }
 
-// CodeNow returns the current code of alice's authenticator app.
-func CodeNow() string { return OTP(TOTPSecret, time.Now()) }
+// CurrentOTP returns the current code of alice's authenticator app.
+func CurrentOTP() string { return OTP(TOTPSecret, time.Now()) }
 
-// ErrBroken is the error of a store made by [Failing].
-var ErrBroken = errors.New("broken")
+// ErrStoreFailed is the error of a store made by [NewFailingStore].
+var ErrStoreFailed = errors.New("broken")
 
-// Failing returns a memory store that fails while broken is true.
-func Failing(broken *bool) store.Store {
-	return storetest.NewIntercepted(func(string, string) error {
+// NewFailingStore returns a memory store that fails while broken is true.
+func NewFailingStore(broken *bool) store.Store {
+	return storetest.NewInterceptedStore(func(string, string) error {
 		if *broken {
-			return ErrBroken
+			return ErrStoreFailed
 		}
 		return nil
 	})
 }
 
-// Replicated returns a replica of a store that a server uses for all data.
-func Replicated(t testing.TB) (*storemirror.Replica, *storetest.Gateway) {
+// NewReplica returns a replica of a store that a server uses for all data.
+func NewReplica(t testing.TB) (*storemirror.Replica, *storetest.Gateway) {
 	t.Helper()
-	g := storetest.NewShared(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
+	g := storetest.NewSharedMemory(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
 	r := storemirror.New(g, storemirror.Config{
-		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
+		MirroredKinds: store.MirroredKinds, CachedKinds: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.SetMaxLag(time.Hour)
 	go r.Run(t.Context())
 	return r, g
 }
 
-// Quiet reports whether a request takes no round trip, once the replica has received this process's changes.
-func Quiet(g *storetest.Gateway, do func()) bool {
+// TakesNoRoundTrip reports whether a request takes no round trip, once the replica has received this process's changes.
+func TakesNoRoundTrip(g *storetest.Gateway, do func()) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range 200 {

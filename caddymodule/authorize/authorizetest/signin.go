@@ -18,7 +18,7 @@ import (
 // Request returns a valid authorization request altered by change: a value replaces a parameter, an
 // empty value removes it.
 func Request(change url.Values) url.Values {
-	return altered(url.Values{
+	return applyChanges(url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {Callback},
 		"scope": {"openid"}, "state": {"s"},
 	}, change)
@@ -36,8 +36,8 @@ func (b *Browser) SignIn(q url.Values, user, password string) *http.Response {
 	return b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {user}, "password": {password}})
 }
 
-// Answer signs alice in and returns the redirect target.
-func (b *Browser) Answer(q url.Values) *url.URL {
+// SignInAlice signs alice in and returns the redirect target.
+func (b *Browser) SignInAlice(q url.Values) *url.URL {
 	b.T.Helper()
 	return Location(b.T, b.SignIn(q, "alice", "right"))
 }
@@ -45,15 +45,15 @@ func (b *Browser) Answer(q url.Values) *url.URL {
 // Code returns an authorization code for alice.
 func (b *Browser) Code(change url.Values) string {
 	b.T.Helper()
-	code := b.Answer(Request(change)).Query().Get("code")
+	code := b.SignInAlice(Request(change)).Query().Get("code")
 	if code == "" {
 		b.T.Fatal("no code")
 	}
 	return code
 }
 
-// CodeOfSession returns an authorization code for the signed-in user.
-func (b *Browser) CodeOfSession(change url.Values) string {
+// CodeWithSession returns an authorization code for the signed-in user.
+func (b *Browser) CodeWithSession(change url.Values) string {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(change))).Query().Get("code")
 }
@@ -62,19 +62,19 @@ func (b *Browser) CodeOfSession(change url.Values) string {
 func (b *Browser) OpenForm(r *http.Response) (page, sealed string) {
 	b.T.Helper()
 	page = Body(b.T, b.Get(Location(b.T, r).String()))
-	return page, Field(b.T, page, "request")
+	return page, FieldValue(b.T, page, "request")
 }
 
-// Decision returns the form of a page for signed-in users.
-func Decision(sealed, decision string) url.Values {
+// DecisionForm returns the form of a page for signed-in users.
+func DecisionForm(sealed, decision string) url.Values {
 	return url.Values{"request": {sealed}, "decision": {decision}}
 }
 
-var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
+var checkboxPattern = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
 
-// Boxes returns the names of a page's checkboxes.
-func Boxes(page string) (names []string) {
-	for _, b := range box.FindAllStringSubmatch(page, -1) {
+// CheckboxNames returns the names of a page's checkboxes.
+func CheckboxNames(page string) (names []string) {
+	for _, b := range checkboxPattern.FindAllStringSubmatch(page, -1) {
 		names = append(names, html.UnescapeString(b[1]))
 	}
 	return names
@@ -84,8 +84,8 @@ func Boxes(page string) (names []string) {
 func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	b.T.Helper()
 	page, sealed := b.OpenForm(r)
-	form := Decision(sealed, "allow")
-	for _, name := range Boxes(page) {
+	form := DecisionForm(sealed, "allow")
+	for _, name := range CheckboxNames(page) {
 		for _, t := range ticked {
 			if t == "*" || name == "may "+t || strings.HasPrefix(name, "may "+t+" ") {
 				form.Set(name, "yes")
@@ -102,7 +102,7 @@ func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	if r.StatusCode != http.StatusSeeOther {
 		b.T.Fatalf("status %d, then %d: %s", r.StatusCode, page.StatusCode, Body(b.T, page))
 	}
-	return Field(b.T, Body(b.T, page), "factor")
+	return FieldValue(b.T, Body(b.T, page), "factor")
 }
 
 // SendOTP submits a code of an authenticator app.
@@ -110,8 +110,8 @@ func (b *Browser) SendOTP(factor, code string) *http.Response {
 	return b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {code}})
 }
 
-// SignedIn reports whether the browser gets a code without a sign-in.
-func (b *Browser) SignedIn() bool {
+// HasSession reports whether the browser gets a code without a sign-in.
+func (b *Browser) HasSession() bool {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(url.Values{"prompt": {"none"}}))).Query().Get("code") != ""
 }
@@ -131,18 +131,20 @@ func Push(b *Browser, q url.Values) (int, PushResponse) {
 	return r.StatusCode, Decode[PushResponse](b.T, r)
 }
 
-// KnownPush returns a pushed request of a confidential client; change is as in [Request].
-func KnownPush(change url.Values) url.Values {
+// ConfidentialPush returns a pushed request of a confidential client; change is as in [Request].
+func ConfidentialPush(change url.Values) url.Values {
 	q := Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	maps.Copy(q, change)
 	return q
 }
 
-// Pushed returns the authorization request of app for a pushed request.
-func Pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "request_uri": {uri}} }
+// PushedRequest returns the authorization request of app for a pushed request.
+func PushedRequest(uri string) url.Values {
+	return url.Values{"client_id": {"app"}, "request_uri": {uri}}
+}
 
-// Guess tries a password in a new browser and returns the status.
-func Guess(t *testing.T, server http.Handler, user, password string) int {
+// TryPassword tries a password in a new browser and returns the status.
+func TryPassword(t *testing.T, server http.Handler, user, password string) int {
 	t.Helper()
 	return NewBrowser(t, server).SignIn(Request(nil), user, password).StatusCode
 }
@@ -153,20 +155,20 @@ func NotifyBackchannelLogout(t *testing.T, s http.Handler, token string) *http.R
 	return NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
 }
 
-// ByProvider returns the parameter that selects a provider.
-func ByProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
+// SelectProvider returns the parameter that selects a provider.
+func SelectProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
 
-// Federate signs in through the provider and returns the redirect to the client, from the page for
+// SignInAtProvider signs in through the provider and returns the redirect to the client, from the page for
 // rejected people if necessary.
-func Federate(b *Browser, change url.Values) *url.URL {
+func SignInAtProvider(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
-	q := ByProvider("hospital")
+	q := SelectProvider("hospital")
 	maps.Copy(q, change)
-	return Location(b.T, backFromRefusal(b, b.Follow(b.Authorize(Request(q)))))
+	return Location(b.T, leaveRejectionPage(b, b.Follow(b.Authorize(Request(q)))))
 }
 
-// backFromRefusal returns to the app from the page for rejected people.
-func backFromRefusal(b *Browser, r *http.Response) *http.Response {
+// leaveRejectionPage returns to the app from the page for rejected people.
+func leaveRejectionPage(b *Browser, r *http.Response) *http.Response {
 	if r.StatusCode != http.StatusForbidden {
 		return r
 	}
@@ -182,44 +184,44 @@ func backFromRefusal(b *Browser, r *http.Response) *http.Response {
 // FederatedTokens is like [Browser.Tokens], but signs in at the provider.
 func FederatedTokens(b *Browser, change url.Values) TokenResponse {
 	b.T.Helper()
-	return b.Redeem(Federate(b, change))
+	return b.Redeem(SignInAtProvider(b, change))
 }
 
-// ProviderAnswer starts a sign-in at the provider and returns the redirect back to the gateway.
-func ProviderAnswer(b *Browser) *url.URL {
+// ProviderRedirect starts a sign-in at the provider and returns the redirect back to the gateway.
+func ProviderRedirect(b *Browser) *url.URL {
 	b.T.Helper()
-	start := FollowOnce(b, b.Authorize(Request(ByProvider("hospital"))))
-	back, err := FollowOnce(b, start).Location()
+	start := FollowOnce(b, b.Authorize(Request(SelectProvider("hospital"))))
+	redirect, err := FollowOnce(b, start).Location()
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	return back
+	return redirect
 }
 
 // FederatedPerson is Alice at the provider with her session and tokens.
 type FederatedPerson struct {
 	*Browser
-	Access  string // access token
-	Renewal string // refresh token
-	Sub     string // sub at the gateway
+	AccessToken  string // access token
+	RefreshToken string // refresh token
+	Sub          string // sub at the gateway
 }
 
 // SignInFederated signs Alice in at the provider hospital.
 func SignInFederated(t *testing.T, s http.Handler) *FederatedPerson {
 	t.Helper()
 	b := NewBrowser(t, s)
-	tokens := FederatedTokens(b, OfflineAccess(ByProvider("hospital")))
+	tokens := FederatedTokens(b, WithOfflineAccess(SelectProvider("hospital")))
 	sub, _ := b.Claims(tokens.AccessToken)["sub"].(string)
-	return &FederatedPerson{b, tokens.AccessToken, tokens.Refresh, sub}
+	return &FederatedPerson{b, tokens.AccessToken, tokens.RefreshToken, sub}
 }
 
-// Left returns which credentials still work: "nothing", "all", or "all but the session".
-func (p *FederatedPerson) Left() string {
-	session, access := p.SignedIn(), p.TokenWorks(p.Access)
-	next := p.Refresh(p.Renewal, nil)
+// WorkingCredentials returns which credentials still work: "nothing", "all", or "all but the session".
+func (p *FederatedPerson) WorkingCredentials() string {
+	session, access := p.HasSession(), p.IsTokenValid(p.AccessToken)
+	next := p.Refresh(p.RefreshToken, nil)
 	refresh := next.AccessToken != ""
 	if refresh {
-		p.Access, p.Renewal = next.AccessToken, next.Refresh
+		p.AccessToken, p.RefreshToken = next.AccessToken, next.RefreshToken
 	}
 	switch {
 	case !session && !access && !refresh:
@@ -239,8 +241,8 @@ func SendBody(t *testing.T, s http.Handler, r *http.Request, body string) *http.
 	return NewBrowser(t, s).Send(r)
 }
 
-// Named sets a user name and further claims of Alice at the provider.
-func Named(s *providertest.Settings) {
+// SetNameClaims sets a user name and further claims of Alice at the provider.
+func SetNameClaims(s *providertest.Settings) {
 	s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{
 		"preferred_username": "Alice@Hospital.example", "oid": "0b1", "email": "a.adams@hospital.example", "email_verified": true,
 	}}}
@@ -265,18 +267,18 @@ func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *a
 			t.Run(strings.TrimSuffix(attack+" sub "+sub, " sub "), func(t *testing.T) {
 				t.Parallel()
 				other := providertest.Start(t)
-				s := NewFederated(t, providertest.Start(t, Named, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", HospitalSession) }),
+				s := NewFederatedServer(t, providertest.Start(t, SetNameClaims, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", HospitalSession) }),
 					func(idp *people.IdentityProvider, c *authorize.Config) {
 						change(idp, c)
 						idp.Sub = sub
-						second := Hospital(other)
+						second := HospitalProvider(other)
 						second.Key, second.Sub = "clinic", sub
 						c.IdentityProviders = append(c.IdentityProviders, second)
 					})
 				alice := SignInFederated(t, s)
 				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // set by Named
 					run(Clinic{t, other, s}, name)
-					if left := alice.Left(); left != "all" {
+					if left := alice.WorkingCredentials(); left != "all" {
 						t.Fatalf("%q: left: %s", name, left)
 					}
 				}

@@ -31,7 +31,7 @@ func CodeForm(code string, change url.Values) url.Values {
 		"grant_type": {"authorization_code"}, "code": {code},
 		"redirect_uri": {Callback}, "client_id": {"app"},
 	}
-	return altered(form, change)
+	return applyChanges(form, change)
 }
 
 // Tokens redeems a code for alice.
@@ -46,14 +46,14 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 
 // TokenResponse is a response of the token endpoint.
 type TokenResponse struct {
-	AccessToken string `json:"access_token"`      // the access token
-	TokenType   string `json:"token_type"`        // always Bearer
-	ExpiresIn   int    `json:"expires_in"`        // lifetime of the access token in seconds
-	Scope       string `json:"scope"`             // granted scope
-	IDToken     string `json:"id_token"`          // the ID token
-	Refresh     string `json:"refresh_token"`     // the refresh token
-	Error       string `json:"error"`             // error code
-	Description string `json:"error_description"` // error description
+	AccessToken  string `json:"access_token"`      // the access token
+	TokenType    string `json:"token_type"`        // always Bearer
+	ExpiresIn    int    `json:"expires_in"`        // lifetime of the access token in seconds
+	Scope        string `json:"scope"`             // granted scope
+	IDToken      string `json:"id_token"`          // the ID token
+	RefreshToken string `json:"refresh_token"`     // the refresh token
+	Error        string `json:"error"`             // error code
+	Description  string `json:"error_description"` // error description
 }
 
 // RequestTokens sends a token request.
@@ -63,15 +63,15 @@ func (b *Browser) RequestTokens(form url.Values) TokenResponse {
 }
 
 // Redeem redeems the code in a redirect.
-func (b *Browser) Redeem(answer *url.URL) TokenResponse {
+func (b *Browser) Redeem(redirect *url.URL) TokenResponse {
 	b.T.Helper()
-	return b.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
+	return b.RequestTokens(CodeForm(redirect.Query().Get("code"), nil))
 }
 
-// TokensOfSession returns tokens for the existing session.
-func TokensOfSession(b *Browser) TokenResponse {
+// TokensWithSession returns tokens for the existing session.
+func TokensWithSession(b *Browser) TokenResponse {
 	b.T.Helper()
-	return b.RequestTokens(CodeForm(b.CodeOfSession(nil), nil))
+	return b.RequestTokens(CodeForm(b.CodeWithSession(nil), nil))
 }
 
 // Refresh uses a refresh token.
@@ -83,11 +83,11 @@ func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
 // RefreshForm returns the token request for a refresh token; change is as in [Request].
 func RefreshForm(token string, change url.Values) url.Values {
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
-	return altered(form, change)
+	return applyChanges(form, change)
 }
 
-// OfflineAccess returns changes of a [Request] that request a refresh token, and further changes.
-func OfflineAccess(change url.Values) url.Values {
+// WithOfflineAccess returns changes of a [Request] that request a refresh token, and further changes.
+func WithOfflineAccess(change url.Values) url.Values {
 	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
 	maps.Copy(q, change)
 	return q
@@ -103,26 +103,26 @@ func (b *Browser) Userinfo(token string) *http.Response {
 	return b.Send(r)
 }
 
-// TokenWorks reports whether the UserInfo endpoint accepts an access token.
-func (b *Browser) TokenWorks(access string) bool {
+// IsTokenValid reports whether the UserInfo endpoint accepts an access token.
+func (b *Browser) IsTokenValid(access string) bool {
 	return b.Userinfo(access).StatusCode == http.StatusOK
 }
 
-// CheckDead checks that the refresh token and the access tokens are invalid.
-func CheckDead(b *Browser, refresh string, access ...string) {
+// CheckInvalid checks that the refresh token and the access tokens are invalid.
+func CheckInvalid(b *Browser, refresh string, access ...string) {
 	b.T.Helper()
 	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
 		b.T.Errorf("the refresh token: %+v", got)
 	}
 	for i, token := range access {
-		if b.TokenWorks(token) {
+		if b.IsTokenValid(token) {
 			b.T.Errorf("access token %d still works", i)
 		}
 	}
 }
 
-// AskAboutToken sends a form with a token as a confidential client, or as a public client without a secret.
-func AskAboutToken(b *Browser, path, token, client, secret string) *http.Response {
+// SendTokenForm sends a form with a token as a confidential client, or as a public client without a secret.
+func SendTokenForm(b *Browser, path, token, client, secret string) *http.Response {
 	form := url.Values{"token": {token}}
 	if secret == "" {
 		form.Set("client_id", client)
@@ -160,8 +160,8 @@ func PKCE() url.Values {
 	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {S256(Verifier)}}
 }
 
-// Altered changes a letter in the middle of a text. A change at the end of base64url might have no effect.
-func Altered(text string) string {
+// AlterLetter changes a letter in the middle of a text. A change at the end of base64url might have no effect.
+func AlterLetter(text string) string {
 	b := []byte(text)
 	if i := len(b) / 2; b[i] == 'A' {
 		b[i] = 'B'
@@ -224,8 +224,8 @@ func PublicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 	return document
 }
 
-// NewBackend returns a server with a client named backend that authenticates with its keys.
-func NewBackend(t testing.TB, change func(*client.Client)) *authorize.Server {
+// NewBackendServer returns a server with a client named backend that authenticates with its keys.
+func NewBackendServer(t testing.TB, change func(*client.Client)) *authorize.Server {
 	client := client.Client{
 		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
 		JWKS: PublicKeys(jose.RS256, jose.RS384, jose.ES256, jose.ES384, jose.PS256, jose.EdDSA, jose.RS512),
@@ -254,7 +254,7 @@ func Assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[str
 
 // AssertionForm returns a client credentials request with an assertion; change is as in [Request].
 func AssertionForm(assertion string, change url.Values) url.Values {
-	return altered(url.Values{
+	return applyChanges(url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"},
 		"client_assertion_type": {AssertionType}, "client_assertion": {assertion},
 	}, change)

@@ -45,51 +45,51 @@ func RemoveCookie(w http.ResponseWriter, name string) {
 }
 
 const (
-	pieceSize = 3960 // keeps cookies below the browsers' limit of 4096 bytes
+	chunkSize = 3960 // keeps cookies below the browsers' limit of 4096 bytes
 
-	// maxPieces limits the cookies of pending sign-ins, which the browser sends with each request.
+	// maxChunks limits the cookies of pending sign-ins, which the browser sends with each request.
 	// Caddy accepts 16 KiB of headers.
-	maxPieces = 3
+	maxChunks = 3
 )
 
-var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
+var errRequestTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
 
-// SetPieces stores a value in as many cookies as necessary. If space is insufficient, it deletes
+// SetChunkedCookie stores a value in as many cookies as necessary. If space is insufficient, it deletes
 // the cookies of abandoned sign-ins.
-func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
-	if len(value) > maxPieces*pieceSize {
-		return errTooLong
+func SetChunkedCookie(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
+	if len(value) > maxChunks*chunkSize {
+		return errRequestTooLong
 	}
-	removeAbandoned(w, r, maxPieces*pieceSize-len(value))
+	removeAbandonedSignIns(w, r, maxChunks*chunkSize-len(value))
 	for i := 0; len(value) > 0; i++ {
-		piece := value[:min(len(value), pieceSize)]
-		value = value[len(piece):]
-		c := NewCookie(name+"-"+strconv.Itoa(i), piece)
+		chunk := value[:min(len(value), chunkSize)]
+		value = value[len(chunk):]
+		c := NewCookie(name+"-"+strconv.Itoa(i), chunk)
 		c.MaxAge = int(lifetime.Seconds())
 		http.SetCookie(w, c)
 	}
 	return nil
 }
 
-// removeAbandoned deletes the cookies of all earlier sign-ins if they exceed the space. Which one
+// removeAbandonedSignIns deletes the cookies of all earlier sign-ins if they exceed the space. Which one
 // is the oldest is unknown.
-func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
-	var earlier []string
+func removeAbandonedSignIns(w http.ResponseWriter, r *http.Request, space int) {
+	var abandoned []string
 	for _, c := range r.Cookies() {
 		if strings.HasPrefix(c.Name, PendingPrefix) {
-			earlier = append(earlier, c.Name)
-			room -= len(c.Name) + len(c.Value)
+			abandoned = append(abandoned, c.Name)
+			space -= len(c.Name) + len(c.Value)
 		}
 	}
-	for _, name := range earlier {
-		if room < 0 {
+	for _, name := range abandoned {
+		if space < 0 {
 			RemoveCookie(w, name)
 		}
 	}
 }
 
-func pieces(r *http.Request, name string) (found []*http.Cookie) {
-	for i := range maxPieces {
+func findChunks(r *http.Request, name string) (found []*http.Cookie) {
+	for i := range maxChunks {
 		c, err := r.Cookie(name + "-" + strconv.Itoa(i))
 		if err != nil {
 			break
@@ -99,18 +99,18 @@ func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	return found
 }
 
-// ReadPieces returns the value stored by [SetPieces]; "" if absent.
-func ReadPieces(r *http.Request, name string) string {
+// ReadChunkedCookie returns the value stored by [SetChunkedCookie]; "" if absent.
+func ReadChunkedCookie(r *http.Request, name string) string {
 	var value strings.Builder
-	for _, c := range pieces(r, name) {
+	for _, c := range findChunks(r, name) {
 		value.WriteString(c.Value)
 	}
 	return value.String()
 }
 
-// RemovePieces deletes the cookies of a value.
-func RemovePieces(w http.ResponseWriter, r *http.Request, name string) {
-	for _, c := range pieces(r, name) {
+// RemoveChunkedCookie deletes the cookies of a value.
+func RemoveChunkedCookie(w http.ResponseWriter, r *http.Request, name string) {
+	for _, c := range findChunks(r, name) {
 		RemoveCookie(w, c.Name)
 	}
 }
@@ -140,7 +140,7 @@ func browserID(w http.ResponseWriter, r *http.Request) string {
 
 // Sealer seals texts for one browser and one purpose.
 type Sealer struct {
-	Keys keyring.Sealing // sealing keys
+	Keys keyring.BrowserSealer // sealing keys
 }
 
 // Seal seals a text for this browser.
@@ -162,7 +162,7 @@ func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
 	for _, id := range browserIDs(r) {
 		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
-		if !errors.Is(err, keyring.ErrUnsealed) {
+		if !errors.Is(err, keyring.ErrUnsealFailed) {
 			return text, err
 		}
 	}
@@ -179,9 +179,9 @@ func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time
 }
 
 // Check is like [Sealer.Unseal], but for a known text, e.g. the session in which a form was shown.
-func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge time.Duration, expired error) error {
+func (s *Sealer) Check(r *http.Request, purpose, sealed, expected string, maxAge time.Duration, expired error) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
-	if err == nil && text != known {
+	if err == nil && text != expected {
 		return expired
 	}
 	return err
@@ -201,7 +201,7 @@ const (
 // is not a sign-in. Failures in known browsers are counted separately, so that attackers elsewhere
 // cannot lock out the owner of an account (OWASP, device cookies).
 type Devices struct {
-	Keys keyring.Sealing // sealing keys for the cookies
+	Keys keyring.BrowserSealer // sealing keys for the cookies
 
 	// Binding returns the value to which an account's known browsers are bound. It changes with the
 	// password and the second factors, after which the browser is unknown.
@@ -220,13 +220,13 @@ func deviceUser(name string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-func (ds *Devices) entry(ctx context.Context, account string) (string, error) {
+func (ds *Devices) userEntry(ctx context.Context, account string) (string, error) {
 	binding, err := ds.Binding(ctx, account)
 	return deviceUser(account) + "." + deviceUser(account+"\x00"+binding), err
 }
 
-// find returns the device of a request, or the zero device if unknown.
-func (ds *Devices) find(r *http.Request) (d device) {
+// readCookie returns the device of a request, or the zero device if unknown.
+func (ds *Devices) readCookie(r *http.Request) (d device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
 		return d
@@ -241,24 +241,24 @@ func (ds *Devices) find(r *http.Request) (d device) {
 // TrustedBrowserID returns the id of the browser if the owner of an account has signed in there with the
 // present password and second factors; otherwise "".
 func (ds *Devices) TrustedBrowserID(r *http.Request, account string) (string, error) {
-	d := ds.find(r)
+	d := ds.readCookie(r)
 	if account == "" || len(d.Users) == 0 {
 		return "", nil
 	}
-	entry, err := ds.entry(r.Context(), account)
+	entry, err := ds.userEntry(r.Context(), account)
 	if err != nil || !slices.Contains(d.Users, entry) {
 		return "", err
 	}
 	return d.ID, nil
 }
 
-// Remember returns the cookie that makes the browser known for the owner of an account after a sign-in.
-func (ds *Devices) Remember(r *http.Request, account string) (*http.Cookie, error) {
-	d := ds.find(r)
+// TrustCookie returns the cookie that makes the browser known for the owner of an account after a sign-in.
+func (ds *Devices) TrustCookie(r *http.Request, account string) (*http.Cookie, error) {
+	d := ds.readCookie(r)
 	if d.ID == "" {
 		d.ID = oauth2.RandomToken()
 	}
-	entry, err := ds.entry(r.Context(), account)
+	entry, err := ds.userEntry(r.Context(), account)
 	if err != nil {
 		return nil, err
 	}

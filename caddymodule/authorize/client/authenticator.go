@@ -35,8 +35,8 @@ import (
 var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
 
 var (
-	errUnknownClient = oauth2.InvalidClient("unknown client, or wrong client secret")
-	errTwoMethods    = oauth2.InvalidRequest("use only one client authentication method")
+	errUnknownClient   = oauth2.InvalidClient("unknown client, or wrong client secret")
+	errMultipleMethods = oauth2.InvalidRequest("use only one client authentication method")
 )
 
 // Authenticator authenticates clients.
@@ -47,15 +47,15 @@ type Authenticator struct {
 	Limiter *lockout.Limiter // throttling of wrong secrets
 	Logger  *slog.Logger     // log for failures to release an assertion
 
-	// UnnamedClient returns the client of a token request without client_id, or [ErrNoClientID].
-	UnnamedClient func(context.Context, oauth2.Parameters) (*Client, error)
+	// InferClient returns the client of a token request without client_id, or [ErrNoClientID].
+	InferClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
-// Form parses the form of a request (RFC 6749 §2.3) and records the claimed client for the audit
+// ParseForm parses the form of a request (RFC 6749 §2.3) and records the claimed client for the audit
 // trail, even if the form is rejected or authentication fails.
-func (a *Authenticator) Form(w http.ResponseWriter, r *http.Request) (oauth2.Parameters, error) {
-	p, err := oauth2.FormParameters(w, r)
-	a.noteClient(r, p)
+func (a *Authenticator) ParseForm(w http.ResponseWriter, r *http.Request) (oauth2.Parameters, error) {
+	p, err := oauth2.ReadCheckedForm(w, r)
+	a.recordClaimedClient(r, p)
 	return p, err
 }
 
@@ -63,7 +63,7 @@ func (a *Authenticator) Form(w http.ResponseWriter, r *http.Request) (oauth2.Par
 // method: client_secret_basic or client_secret_post, private_key_jwt, or none for public clients.
 // Otherwise the error is invalid_client.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
-	client, err := a.clientOf(r, p)
+	client, err := a.authenticateRequest(r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -71,29 +71,29 @@ func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Cli
 	switch {
 	case client.PendingApproval:
 		return nil, errNotApproved
-	case !client.Public():
+	case !client.IsPublic():
 		audit.RecordAuthenticated(r.Context())
 	}
 	return client, nil
 }
 
-func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
-	basic := len(r.Header.Values("Authorization")) > 0
+func (a *Authenticator) authenticateRequest(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	hasAuthHeader := len(r.Header.Values("Authorization")) > 0
 	secret := p.Get("client_secret")
-	assertion := p.Get("client_assertion") != "" || p.Get("client_assertion_type") != ""
+	hasAssertion := p.Get("client_assertion") != "" || p.Get("client_assertion_type") != ""
 	switch {
-	case assertion && (basic || secret != ""):
-		return nil, errTwoMethods
-	case assertion:
+	case hasAssertion && (hasAuthHeader || secret != ""):
+		return nil, errMultipleMethods
+	case hasAssertion:
 		return a.authenticateAssertion(r, p)
-	case basic:
+	case hasAuthHeader:
 		return a.authenticateBasic(r, p)
 	case p.Get("client_id") == "" && r.URL.Path == endpoint.Token:
-		return a.UnnamedClient(r.Context(), p)
+		return a.InferClient(r.Context(), p)
 	case p.Get("client_id") == "":
 		return nil, ErrNoClientID
 	}
-	client, err := a.Clients.named(r.Context(), p.Get("client_id"))
+	client, err := a.Clients.findWithPending(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -103,19 +103,19 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 			client = nil
 		}
 		return a.checkSecret(r, p.Get("client_id"), client)
-	case client == nil || !client.Public():
+	case client == nil || !client.IsPublic():
 		return nil, errUnknownClient
 	}
 	return client, nil
 }
 
 // checkSecret counts an attempt with a secret. A nil client means a wrong secret.
-func (a *Authenticator) checkSecret(r *http.Request, named string, client *Client) (*Client, error) {
+func (a *Authenticator) checkSecret(r *http.Request, clientID string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
 		err = nil
 	}
-	if err := a.Limiter.AttemptSecret(r, named, err, client == nil || client.guessable); err != nil {
+	if err := a.Limiter.CountSecretAttempt(r, clientID, err, client == nil || client.hasGuessableSecret); err != nil {
 		return nil, err
 	}
 	return client, nil
@@ -127,49 +127,49 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	case !ok || len(r.Header.Values("Authorization")) > 1:
 		return nil, oauth2.InvalidClient("the Authorization header is not one of HTTP Basic")
 	case p.Get("client_secret") != "":
-		return nil, errTwoMethods
+		return nil, errMultipleMethods
 	}
-	client, err := a.clientByBasic(r.Context(), id, secret)
+	client, err := a.clientByBasicAuth(r.Context(), id, secret)
 	if err == nil && secret != "" {
-		client, err = a.checkSecret(r, formDecoded(id), client)
+		client, err = a.checkSecret(r, formDecode(id), client)
 	}
-	switch sent := p.Get("client_id"); {
+	switch sentID := p.Get("client_id"); {
 	case err != nil:
 		return nil, err
 	case client == nil:
 		return nil, errUnknownClient
-	case sent != "" && sent != client.ID:
+	case sentID != "" && sentID != client.ID:
 		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
 	return client, nil
 }
 
-// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1) and then unchanged, because
+// clientByBasicAuth tries the credentials form-decoded (RFC 6749 §2.3.1) and then unchanged, because
 // many clients do not encode them.
-func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
-	if c, err := a.Clients.named(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
+func (a *Authenticator) clientByBasicAuth(ctx context.Context, id, secret string) (*Client, error) {
+	if c, err := a.Clients.findWithPending(ctx, formDecode(id)); err != nil || c != nil && c.hasSecret(formDecode(secret)) {
 		return c, err
 	}
-	c, err := a.Clients.named(ctx, id)
+	c, err := a.Clients.findWithPending(ctx, id)
 	if err != nil || c != nil && c.hasSecret(secret) {
 		return c, err
 	}
 	return nil, nil
 }
 
-// formDecoded returns a text form-decoded, or unchanged if it is not encoded.
-func formDecoded(text string) string {
+// formDecode returns a text form-decoded, or unchanged if it is not encoded.
+func formDecode(text string) string {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		return decoded
 	}
 	return text
 }
 
-// noteClient records the first existing client that a request claims to be: by HTTP Basic,
+// recordClaimedClient records the first existing client that a request claims to be: by HTTP Basic,
 // client_id, or the unverified sub or iss of its assertion.
-func (a *Authenticator) noteClient(r *http.Request, p oauth2.Parameters) {
+func (a *Authenticator) recordClaimedClient(r *http.Request, p oauth2.Parameters) {
 	id, _, _ := r.BasicAuth()
-	claimed := []string{formDecoded(id), id, p.Get("client_id")}
+	claimed := []string{formDecode(id), id, p.Get("client_id")}
 	if _, claims, err := decodeAssertion(p.Get("client_assertion")); err == nil {
 		claimed = append(claimed, claims.Subject, claims.Issuer)
 	}
@@ -187,7 +187,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
 	}
 	raw := p.Get("client_assertion")
-	client, claims, err := a.assertingClient(r.Context(), raw)
+	client, claims, err := a.findAssertionClient(r.Context(), raw)
 	switch {
 	case err != nil:
 		return nil, err
@@ -198,23 +198,23 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 		return nil, err
 	}
 	audiences := []string{a.Issuer}
-	if !client.HasCompat(IssuerAudience) {
+	if !client.HasCompat(CompatIssuerAudience) {
 		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
 	}
 	now := store.Now(a.Durable) // the store's clock is common to all gateways until the jti's entry expires
-	if err := claims.check(client.ID, audiences, now); err != nil {
+	if err := claims.validate(client.ID, audiences, now); err != nil {
 		return nil, err
 	}
-	return client, a.useAssertion(r.Context(), claims, now)
+	return client, a.consumeAssertion(r.Context(), claims, now)
 }
 
-// assertingClient returns the claims of an assertion and the claimed client. It does not verify the signature.
-func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
+// findAssertionClient returns the claims of an assertion and the claimed client. It does not verify the signature.
+func (a *Authenticator) findAssertionClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	header, claims, err := decodeAssertion(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := a.Clients.named(ctx, claims.Subject)
+	client, err := a.Clients.findWithPending(ctx, claims.Subject)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -232,9 +232,9 @@ func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Clien
 	return client, claims, nil
 }
 
-// useAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. If the request
+// consumeAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. If the request
 // fails with a server error, the assertion can be sent again.
-func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
+func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
 	key, mark := store.Key("assertion", c.Subject+"\x00"+c.ID), oauth2.RandomBytes(8)
 	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
 	switch {
@@ -252,8 +252,8 @@ func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, no
 
 // releaseAssertion makes an assertion usable again if it was used with this mark.
 func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark []byte) error {
-	held, err := a.Durable.Get(ctx, key)
-	if err == nil && bytes.Equal(held, mark) {
+	stored, err := a.Durable.Get(ctx, key)
+	if err == nil && bytes.Equal(stored, mark) {
 		err = a.Durable.Delete(ctx, key)
 	}
 	if errors.Is(err, store.ErrNotFound) {
@@ -299,8 +299,8 @@ func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
 
-// DecodePart decodes a part of a JWT without verifying the signature.
-func DecodePart(part string, to any) error {
+// DecodeJWTPart decodes a part of a JWT without verifying the signature.
+func DecodeJWTPart(part string, to any) error {
 	decoded, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
 		return err
@@ -312,7 +312,7 @@ func DecodePart(part string, to any) error {
 func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 	header, claims := new(assertionHeader), new(assertionClaims)
 	parts := strings.Split(raw, ".")
-	if len(parts) != 3 || DecodePart(parts[0], header) != nil || DecodePart(parts[1], claims) != nil {
+	if len(parts) != 3 || DecodeJWTPart(parts[0], header) != nil || DecodeJWTPart(parts[1], claims) != nil {
 		return nil, nil, invalidAssertion("assertion is not a JWT")
 	}
 	return header, claims, nil
@@ -332,10 +332,10 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 	return e
 }
 
-// check validates the claims after the signature has been verified (RFC 7523 §3). Exactly one
+// validate validates the claims after the signature has been verified (RFC 7523 §3). Exactly one
 // audience is permitted: any other recipient could reuse the assertion at this server.
-func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
-	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
+func (c *assertionClaims) validate(clientID string, audiences []string, now time.Time) error {
+	isInFuture := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
 	case c.Issuer != clientID || c.Subject != clientID:
 		return invalidAssertion("iss and sub must both be the client_id")
@@ -345,7 +345,7 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 		return invalidAssertion("exp is missing or in the past")
 	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
 		return invalidAssertion("exp must be within five minutes")
-	case late(c.NotBefore) || late(c.IssuedAt):
+	case isInFuture(c.NotBefore) || isInFuture(c.IssuedAt):
 		return invalidAssertion("nbf or iat is in the future")
 	case c.ID == "":
 		return invalidAssertion("jti is missing")
@@ -357,7 +357,7 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*relyingparty.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
-		return relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Exact: true, Logger: logger})
+		return relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Strict: true, Logger: logger})
 	case len(c.JWKS) > 0:
 		return relyingparty.NewInlineKeySet(c.JWKS)
 	}
@@ -370,7 +370,7 @@ func (c *Client) checkKeys() (err error) {
 	switch {
 	case secret && jwks, secret && uri, jwks && uri:
 		return errors.New("secret, jwks and jwks_uri are mutually exclusive: configure one")
-	case HoldsPrivateKey(c.JWKS):
+	case ContainsPrivateKey(c.JWKS):
 		return errors.New("jwks contains a private key: register only the public key, and generate a new key pair")
 	}
 	if c.AssertionAlgorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(c.AssertionAlgorithm)) {
@@ -382,8 +382,8 @@ func (c *Client) checkKeys() (err error) {
 	return err
 }
 
-// HoldsPrivateKey reports whether a JWK Set contains a private or symmetric key.
-func HoldsPrivateKey(jwks []byte) bool {
+// ContainsPrivateKey reports whether a JWK Set contains a private or symmetric key.
+func ContainsPrivateKey(jwks []byte) bool {
 	var set struct {
 		Keys []struct {
 			Private   any `json:"d"`
@@ -400,8 +400,8 @@ func HoldsPrivateKey(jwks []byte) bool {
 }
 
 const (
-	minEntropy    = 128 // minimum entropy in bits (RFC 6749 §10.10)
-	minCharacters = 8   // minimum number of distinct characters; random secrets usually have more
+	minEntropyBits   = 128 // minimum entropy in bits (RFC 6749 §10.10)
+	minDistinctChars = 8   // minimum number of distinct characters; random secrets usually have more
 )
 
 // SecretCommand generates a secret of 256 bits.
@@ -410,19 +410,19 @@ const SecretCommand = "openssl rand -hex 32"
 // IsGuessable reports whether a secret has too little entropy. It assumes random characters, so it
 // detects short secrets but not sentences.
 func IsGuessable(secret string) bool {
-	secret = separators.Replace(secret)
+	secret = separatorRemover.Replace(secret)
 	seen := map[rune]bool{}
 	for _, c := range secret {
 		seen[c] = true
 	}
-	return len(seen) < minCharacters || float64(utf8.RuneCountInString(secret))*math.Log2(alphabet(secret)) < minEntropy
+	return len(seen) < minDistinctChars || float64(utf8.RuneCountInString(secret))*math.Log2(estimateAlphabetSize(secret)) < minEntropyBits
 }
 
-// separators removes the separators between groups of random characters, e.g. in a UUID.
-var separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
+// separatorRemover removes the separators between groups of random characters, e.g. in a UUID.
+var separatorRemover = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// alphabet estimates the size of the alphabet of a secret.
-func alphabet(secret string) (size float64) {
+// estimateAlphabetSize estimates the size of the alphabet of a secret.
+func estimateAlphabetSize(secret string) (size float64) {
 	letters := 26.0
 	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {
 		letters = 6 // hexadecimal digits
@@ -438,13 +438,13 @@ func alphabet(secret string) (size float64) {
 	return size
 }
 
-// Digest returns the SHA-256 of a random secret. Random secrets need neither a salt nor a slow hash.
-func Digest(secret string) []byte {
+// DigestSecret returns the SHA-256 of a random secret. Random secrets need neither a salt nor a slow hash.
+func DigestSecret(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
-// SameDigest compares a secret with a digest in constant time.
-func SameDigest(digest []byte, secret string) bool {
-	return subtle.ConstantTimeCompare(digest, Digest(secret)) == 1
+// MatchesDigest compares a secret with a digest in constant time.
+func MatchesDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, DigestSecret(secret)) == 1
 }

@@ -81,7 +81,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+			b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil))
 			r := b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, tt.alg, tt.claims, tt.header), tt.change))
 			got := authorizetest.Decode[authorizetest.TokenResponse](t, r)
 			if got.Error != tt.want || (got.AccessToken != "") != (tt.want == "") {
@@ -98,9 +98,9 @@ func TestPrivateKeyJWT(t *testing.T) {
 }
 
 // A client can authenticate by its registered method only.
-func TestClientsOwnMethod(t *testing.T) {
+func TestRegisteredAuthMethodOnly(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil))
 	basic := func(id, secret string, form url.Values) *http.Request {
 		r := authorizetest.PostRequest("/oauth2/token", form)
 		r.SetBasicAuth(id, secret)
@@ -168,7 +168,7 @@ func TestAssertionReplay(t *testing.T) {
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+		b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil))
 		token := authorizetest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
 		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != http.StatusOK {
 			t.Fatal(r.StatusCode)
@@ -213,9 +213,9 @@ func TestAssertionWithFullStore(t *testing.T) {
 }
 
 // Authorization code flow of a client with keys: code, refresh, revocation.
-func TestAsymmetricClientOfAPerson(t *testing.T) {
+func TestAsymmetricClientCodeFlow(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, func(c *client.Client) {
 		c.RedirectURIs, c.Scopes = []string{authorizetest.Callback}, append(c.Scopes, "offline_access")
 	}))
 	send := func(path string, form url.Values) *http.Response {
@@ -223,17 +223,17 @@ func TestAsymmetricClientOfAPerson(t *testing.T) {
 	}
 	code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
 	first := authorizetest.Decode[authorizetest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {authorizetest.Callback}, "scope": {""}}))
-	if got := b.Refresh(first.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+	if got := b.Refresh(first.RefreshToken, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("refresh without proof: %+v", got)
 	}
-	second := authorizetest.Decode[authorizetest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
-	if got := authorizetest.Decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
+	second := authorizetest.Decode[authorizetest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.RefreshToken}, "scope": {""}}))
+	if got := authorizetest.Decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.RefreshToken}})); got["active"] != true {
 		t.Errorf("introspection: %v", got)
 	}
-	if r := send("/oauth2/revoke", url.Values{"token": {second.Refresh}}); r.StatusCode != http.StatusOK {
+	if r := send("/oauth2/revoke", url.Values{"token": {second.RefreshToken}}); r.StatusCode != http.StatusOK {
 		t.Errorf("revocation: %d", r.StatusCode)
 	}
-	if b.TokenWorks(second.AccessToken) {
+	if b.IsTokenValid(second.AccessToken) {
 		t.Error("the access token still works")
 	}
 }
@@ -251,7 +251,7 @@ func TestKeysByAddress(t *testing.T) {
 	t.Cleanup(keys.Close)
 	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(authorizetest.PublicKeys(jose.ES384)) })
 	server := func() *authorizetest.Browser {
-		return authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
+		return authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
 	}
 	status := func(b *authorizetest.Browser, header map[string]any) int {
 		return b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, header), nil)).StatusCode
@@ -297,8 +297,8 @@ func TestKeysByAddress(t *testing.T) {
 	}
 }
 
-// backendAt returns a gateway with a store and a client with keys.
-func backendAt(t *testing.T, s store.Store) *authorizetest.Browser {
+// newBackendWithStore returns a gateway with a store and a client with keys.
+func newBackendWithStore(t *testing.T, s store.Store) *authorizetest.Browser {
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Store, c.Durable = s, s
 		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
@@ -312,9 +312,9 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"same clocks": 0, "the store's is ahead": time.Minute, "the store's is behind": -20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				shared := storetest.NewShared()
+				shared := storetest.NewSharedMemory()
 				shared.SetSkew(skew)
-				gateways := []*authorizetest.Browser{backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway()), backendAt(t, shared.Gateway())}
+				gateways := []*authorizetest.Browser{newBackendWithStore(t, shared.Gateway()), newBackendWithStore(t, shared.Gateway()), newBackendWithStore(t, shared.Gateway())}
 				token := authorizetest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(4 * time.Minute).Unix()}, nil)
 				var passed atomic.Int32
 				var all sync.WaitGroup
@@ -341,13 +341,13 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 	}
 }
 
-// forgetful is a store that executes one Add but returns an error.
-type forgetful struct {
+// lostResponseStore is a store that executes one Add but returns an error.
+type lostResponseStore struct {
 	store.Store
 	lost atomic.Bool
 }
 
-func (f *forgetful) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (f *lostResponseStore) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	err := f.Store.Add(ctx, key, value, ttl)
 	if err == nil && f.lost.CompareAndSwap(false, true) {
 		return store.ErrUnavailable
@@ -358,12 +358,12 @@ func (f *forgetful) Add(ctx context.Context, key string, value []byte, ttl time.
 // Store failures and lost responses do not use an assertion up, and do not make a used assertion usable again.
 func TestAssertionWhenStoreFails(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared()
-	late := backendAt(t, &forgetful{Store: shared.Gateway()})
+	shared := storetest.NewSharedMemory()
+	late := newBackendWithStore(t, &lostResponseStore{Store: shared.Gateway()})
 	down := shared.Gateway()
 	down.SetDown(true)
-	other := backendAt(t, shared.Gateway())
-	for name, failing := range map[string]*authorizetest.Browser{"late": late, "down": backendAt(t, down)} {
+	other := newBackendWithStore(t, shared.Gateway())
+	for name, failing := range map[string]*authorizetest.Browser{"late": late, "down": newBackendWithStore(t, down)} {
 		token := authorizetest.Assertion(t, jose.ES384, nil, nil)
 		for _, tt := range []struct {
 			at   *authorizetest.Browser
@@ -375,7 +375,7 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 		}
 	}
 	token := authorizetest.Assertion(t, jose.ES384, nil, nil)
-	for i, at := range []*authorizetest.Browser{other, backendAt(t, down), other} {
+	for i, at := range []*authorizetest.Browser{other, newBackendWithStore(t, down), other} {
 		want := []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusUnauthorized}[i]
 		if r := at.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("used before: %d, want %d", r.StatusCode, want)
@@ -396,9 +396,9 @@ func TestAssertionForTheIssuerAlone(t *testing.T) {
 		{true, authorizetest.Issuer, http.StatusOK}, {true, []string{authorizetest.Issuer}, http.StatusOK},
 		{true, authorizetest.TokenURL, http.StatusUnauthorized}, {true, []string{authorizetest.Issuer, authorizetest.TokenURL}, http.StatusUnauthorized},
 	} {
-		b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, func(c *client.Client) {
 			if tt.bound {
-				c.Compat = []string{client.IssuerAudience}
+				c.Compat = []string{client.CompatIssuerAudience}
 			}
 		}))
 		form := authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, map[string]any{"aud": tt.aud}, nil), nil)

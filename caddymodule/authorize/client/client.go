@@ -118,24 +118,24 @@ type Settings struct {
 	Transport      http.RoundTripper `json:"-"` // HTTP transport for URLs of the client; default: a clone of http.DefaultTransport
 	SecretSHA256   []byte            `json:"-"` // SHA-256 of a random secret, instead of Secret
 
-	// Local represents every app on the user's own computer, for testing: it may have any redirect
+	// AllowsLocalRedirects represents every app on the user's own computer, for testing: it may have any redirect
 	// URI that satisfies [IsLocal]. Default: false.
-	Local bool `json:"-"`
+	AllowsLocalRedirects bool `json:"-"`
 
 	// Settings of clients that registered themselves (OpenID Connect Dynamic Client Registration §2, Back-Channel Logout §2.2).
 
-	AssertionAlgorithm string `json:"-"` // token_endpoint_auth_signing_alg; default: any algorithm in the discovery document
-	UserinfoAlgorithm  string `json:"-"` // userinfo_signed_response_alg, one of [keyring.IDTokenAlgorithms]; default: plain JSON
-	BackchannelSession bool   `json:"-"` // backchannel_logout_session_required; logout tokens contain sid in any case
-	Links              Links  `json:"-"` // links shown on pages
-	Registered         bool   `json:"-"` // the client registered itself: only the digest of its secret is stored
+	AssertionAlgorithm         string `json:"-"` // token_endpoint_auth_signing_alg; default: any algorithm in the discovery document
+	UserinfoAlgorithm          string `json:"-"` // userinfo_signed_response_alg, one of [keyring.IDTokenAlgorithms]; default: plain JSON
+	BackchannelSessionRequired bool   `json:"-"` // backchannel_logout_session_required; logout tokens contain sid in any case
+	Links                      Links  `json:"-"` // links shown on pages
+	SelfRegistered             bool   `json:"-"` // the client registered itself: only the digest of its secret is stored
 
 	PendingApproval bool                 `json:"-"` // pending approval by the operator
 	Keys            *relyingparty.KeySet `json:"-"` // keys from JWKS or JWKSURI; default: created by [Client.Complete]
 
-	secretDigest []byte                            // nil without a secret
-	guessable    bool                              // whether Secret is guessable
-	granted      *boundedcache.Cache[string, bool] // results of AllowsScope by scope; nil: not cached
+	secretDigest       []byte                            // nil without a secret
+	hasGuessableSecret bool                              // whether Secret is guessable
+	allowedScopes      *boundedcache.Cache[string, bool] // results of AllowsScope by scope; nil: not cached
 
 	// Generation distinguishes the client from deleted clients with the same ID. Default: no deleted clients.
 	Generation oauth2.Generation `json:"-"`
@@ -165,12 +165,12 @@ type RequestObjects struct {
 	Required bool `json:",omitempty"`
 }
 
-// Unsigned is the alg of an unsigned request object.
-const Unsigned = "none"
+// AlgorithmNone is the alg of an unsigned request object.
+const AlgorithmNone = "none"
 
 // RequestObjectAlgorithms returns the supported algorithms of request objects.
 func RequestObjectAlgorithms() []string {
-	return append([]string{Unsigned}, AlgorithmNames(AssertionAlgorithms)...)
+	return append([]string{AlgorithmNone}, AlgorithmNames(AssertionAlgorithms)...)
 }
 
 // AlgorithmNames returns the names of algorithms for JSON documents.
@@ -183,8 +183,8 @@ func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 }
 
 // FetchLogo fetches the logo_uri, up to most bytes.
-func (c *Client) FetchLogo(ctx context.Context, most int) ([]byte, error) {
-	return relyingparty.Fetch(ctx, c.Transport, c.Links.Logo, most)
+func (c *Client) FetchLogo(ctx context.Context, maxBytes int) ([]byte, error) {
+	return relyingparty.Fetch(ctx, c.Transport, c.Links.Logo, maxBytes)
 }
 
 // Values of [Client].Consent.
@@ -201,27 +201,27 @@ const (
 
 // Options of [Client].Compat, described there.
 const (
-	IgnoreUnknownScopes = "ignore_unknown_scopes"
-	ErrorDescription    = "error_description"
-	JSONState           = "json_state"
-	OmitIssuer          = "omit_iss"
-	IssuerAudience      = "issuer_audience"
-	IDTokenClaims       = "id_token_claims"
+	CompatIgnoreUnknownScopes = "ignore_unknown_scopes"
+	CompatErrorDescription    = "error_description"
+	CompatJSONState           = "json_state"
+	CompatOmitIssuer          = "omit_iss"
+	CompatIssuerAudience      = "issuer_audience"
+	CompatIDTokenClaims       = "id_token_claims"
 )
 
-// CompatWords lists all options of [Client].Compat.
-var CompatWords = []string{IgnoreUnknownScopes, ErrorDescription, JSONState, OmitIssuer, IssuerAudience, IDTokenClaims}
+// CompatOptions lists all options of [Client].Compat.
+var CompatOptions = []string{CompatIgnoreUnknownScopes, CompatErrorDescription, CompatJSONState, CompatOmitIssuer, CompatIssuerAudience, CompatIDTokenClaims}
 
 // HasCompat reports whether Compat contains a word.
-func (c *Client) HasCompat(word string) bool { return slices.Contains(c.Compat, word) }
+func (c *Client) HasCompat(option string) bool { return slices.Contains(c.Compat, option) }
 
-// Public reports whether the client cannot authenticate (RFC 6749 §2.1).
-func (c *Client) Public() bool {
+// IsPublic reports whether the client cannot authenticate (RFC 6749 §2.1).
+func (c *Client) IsPublic() bool {
 	return c.Secret == "" && c.SecretSHA256 == nil && (c.RequestObjects.KeysOnly || len(c.JWKS) == 0 && c.JWKSURI == "")
 }
 
-// Title returns the client's name for pages.
-func (c *Client) Title() string { return cmp.Or(c.Name, c.ID) }
+// DisplayName returns the client's name for pages.
+func (c *Client) DisplayName() string { return cmp.Or(c.Name, c.ID) }
 
 // LaunchURL returns the app's launch URL for a launch at a FHIR server, or "" without a launch URL.
 func (c *Client) LaunchURL(fhirBase, handle string) string {
@@ -246,14 +246,14 @@ func IsInterceptable(redirectURI string) bool {
 	return err != nil || IsPrivateUse(redirectURI) || IsLoopback(u.Hostname())
 }
 
-// AsksToContinue reports whether each request for a code shows a page, because another app could intercept the code.
-func (c *Client) AsksToContinue() bool {
-	return c.Public() && slices.ContainsFunc(c.RedirectURIs, IsInterceptable)
+// RequiresConfirmation reports whether each request for a code shows a page, because another app could intercept the code.
+func (c *Client) RequiresConfirmation() bool {
+	return c.IsPublic() && slices.ContainsFunc(c.RedirectURIs, IsInterceptable)
 }
 
 // RequiresPKCE reports whether a request for a code needs a code_challenge.
 func (c *Client) RequiresPKCE() bool {
-	return c.PKCE == PKCERequired || c.PKCE == "" && c.Public()
+	return c.PKCE == PKCERequired || c.PKCE == "" && c.IsPublic()
 }
 
 // AllowsResponseType reports whether the client may use a response_type.
@@ -268,7 +268,7 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 
 // hasSecret compares digests, so that timing reveals neither the length of the secret nor the first difference.
 func (c *Client) hasSecret(secret string) bool {
-	return c.secretDigest != nil && SameDigest(c.secretDigest, secret)
+	return c.secretDigest != nil && MatchesDigest(c.secretDigest, secret)
 }
 
 // ResponseTypes lists the response types of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.
@@ -277,13 +277,13 @@ var ResponseTypes = []string{"code", "token", "id_token", "id_token token"}
 // AllowsRedirectURI reports whether a redirect URI is registered. It must be identical, except for
 // the port of a native app on loopback (RFC 8252 §7.3).
 func (c *Client) AllowsRedirectURI(uri string) bool {
-	if slices.Contains(c.RedirectURIs, uri) || c.Local && IsLocal(uri) {
+	if slices.Contains(c.RedirectURIs, uri) || c.AllowsLocalRedirects && IsLocal(uri) {
 		return true
 	}
-	asked, ok := withoutPort(uri)
+	requested, ok := trimLoopbackPort(uri)
 	return ok && c.Native && slices.ContainsFunc(c.RedirectURIs, func(registered string) bool {
-		listening, ok := withoutPort(registered)
-		return ok && listening == asked
+		allowed, ok := trimLoopbackPort(registered)
+		return ok && allowed == requested
 	})
 }
 
@@ -296,11 +296,11 @@ func (c *Client) Complete(grants GrantTypes) error {
 		c.ResponseTypes = []string{"code"}
 	}
 	if c.Secret != "" {
-		c.secretDigest, c.guessable = Digest(c.Secret), IsGuessable(c.Secret)
+		c.secretDigest, c.hasGuessableSecret = DigestSecret(c.Secret), IsGuessable(c.Secret)
 	} else if c.SecretSHA256 != nil {
 		c.secretDigest = c.SecretSHA256
 	}
-	for _, check := range []func() error{c.checkKeys, c.checkRequestObjects, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
+	for _, check := range []func() error{c.checkKeys, c.checkRequestObjects, c.checkRedirectURIs, c.checkFlows, func() error { return grants.checkClient(c) }} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
 		}
@@ -314,7 +314,7 @@ func (c *Client) checkRequestObjects() error {
 		return nil
 	case c.Keys == nil:
 		return errors.New("required request objects must be signed, which needs jwks or jwks_uri")
-	case c.RequestObjects.Algorithm == Unsigned:
+	case c.RequestObjects.Algorithm == AlgorithmNone:
 		return errors.New("required request objects must be signed: request_object_signing_alg must not be none")
 	}
 	return nil
@@ -352,9 +352,9 @@ func (c *Client) checkFlows() error {
 			return err
 		}
 	}
-	for _, word := range c.Compat {
-		if !slices.Contains(CompatWords, word) {
-			return fmt.Errorf("compat %q is not one of %q", word, CompatWords)
+	for _, option := range c.Compat {
+		if !slices.Contains(CompatOptions, option) {
+			return fmt.Errorf("compat %q is not one of %q", option, CompatOptions)
 		}
 	}
 	for _, t := range c.ResponseTypes {
@@ -380,7 +380,7 @@ func (c *Client) checkFlows() error {
 	switch {
 	case c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR):
 		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
-	case !c.Public():
+	case !c.IsPublic():
 	case c.IntrospectAll:
 		return errors.New("introspect needs a secret, jwks or jwks_uri")
 	case c.LaunchContext:
@@ -395,37 +395,37 @@ const (
 	OnlineAccess  = "online_access"  // ends with the session
 )
 
-const maxGrantedScopes = 1000 // cached per client
+const maxCachedScopes = 1000 // cached per client
 
 // AllowsScope reports whether the client could currently be granted an entire scope. It caches the
 // result, because the computation takes longer than the rest of a request.
 func (c *Client) AllowsScope(scope string) bool {
-	if c.granted == nil {
-		return c.allowsScope(scope)
+	if c.allowedScopes == nil {
+		return c.computeAllowsScope(scope)
 	}
-	allowed, ok := c.granted.Get(scope)
+	allowed, ok := c.allowedScopes.Get(scope)
 	if !ok {
-		allowed = c.allowsScope(scope)
-		c.granted.Put(scope, allowed, 0)
+		allowed = c.computeAllowsScope(scope)
+		c.allowedScopes.Put(scope, allowed, 0)
 	}
 	return allowed
 }
 
-func (c *Client) allowsScope(scope string) bool {
+func (c *Client) computeAllowsScope(scope string) bool {
 	granted, err := c.GrantScope(scope)
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
 
 // GrantScope returns the part of a requested scope that the client is granted (RFC 6749 §3.3). The
 // error is invalid_scope.
-func (c *Client) GrantScope(asked string) ([]string, error) {
-	lenient := c.HasCompat(IgnoreUnknownScopes)
-	scopes, err := smart.ParseScopes(asked)
+func (c *Client) GrantScope(requested string) ([]string, error) {
+	lenient := c.HasCompat(CompatIgnoreUnknownScopes)
+	scopes, err := smart.ParseScopes(requested)
 	if err == nil {
-		scopes, err = knownTypes(scopes, lenient)
+		scopes, err = filterKnownTypes(scopes, lenient)
 	}
 	if err == nil {
-		scopes, err = smart.GrantInPart(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), lenient)
+		scopes, err = smart.GrantPartially(scopes, slices.Concat(smart.ReservedScopes, c.Scopes), lenient)
 	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)
@@ -433,18 +433,18 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 	return scopes, nil
 }
 
-// knownTypes rejects or omits scopes for resource types that FHIR R4 does not define.
-func knownTypes(scopes []string, leaveOut bool) (known []string, err error) {
+// filterKnownTypes rejects or omits scopes for resource types that FHIR R4 does not define.
+func filterKnownTypes(scopes []string, omitUnknown bool) (kept []string, err error) {
 	for _, scope := range scopes {
-		asked, ok := smart.ParseResourceScope(scope)
+		parsed, ok := smart.ParseResourceScope(scope)
 		switch {
-		case !ok || asked.Type == smart.AnyType || interaction.IsType(asked.Type):
-			known = append(known, scope)
-		case !leaveOut:
+		case !ok || parsed.Type == smart.AnyType || interaction.IsType(parsed.Type):
+			kept = append(kept, scope)
+		case !omitUnknown:
 			return nil, &smart.UnlistedError{Scope: scope}
 		}
 	}
-	return known, nil
+	return kept, nil
 }
 
 // IsSystemScope reports whether a scope is for backend services.
@@ -455,31 +455,31 @@ func (c *Client) CanRefresh() bool {
 	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
 }
 
-// WithoutRefresh removes the scopes that request a refresh token, for flows without refresh tokens
+// WithoutRefreshScopes removes the scopes that request a refresh token, for flows without refresh tokens
 // (OpenID Connect Core §11).
-func WithoutRefresh(scope []string) []string {
-	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
-		return word == OfflineAccess || word == OnlineAccess
+func WithoutRefreshScopes(scope []string) []string {
+	return slices.DeleteFunc(slices.Clone(scope), func(item string) bool {
+		return item == OfflineAccess || item == OnlineAccess
 	})
 }
 
 // GrantSystemScope grants the requested system scopes; default: all system scopes of the client.
-func (c *Client) GrantSystemScope(asked string) ([]string, error) {
-	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
-	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)
+func (c *Client) GrantSystemScope(requested string) ([]string, error) {
+	isNotSystem := func(scope string) bool { return !IsSystemScope(scope) }
+	scope := slices.DeleteFunc(slices.Clone(c.Scopes), isNotSystem)
 	var err error
-	if asked != "" {
-		scope, err = c.GrantScope(asked)
-		scope = slices.DeleteFunc(scope, func(word string) bool { return notSystem(word) && smart.IsDefined(word) })
+	if requested != "" {
+		scope, err = c.GrantScope(requested)
+		scope = slices.DeleteFunc(scope, func(scope string) bool { return isNotSystem(scope) && smart.IsDefined(scope) })
 	}
-	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, notSystem)) {
+	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, isNotSystem)) {
 		err = oauth2.InvalidScope(errors.New("client_credentials grants only system scopes"))
 	}
 	return scope, err
 }
 
-// AuthorizationCode is the grant type of codes, used by every app that registers itself.
-const AuthorizationCode = "authorization_code"
+// GrantTypeAuthorizationCode is the grant type of codes, used by every app that registers itself.
+const GrantTypeAuthorizationCode = "authorization_code"
 
 // GrantType contains the rules of a grant type (RFC 6749 §1.3). The zero value permits no client.
 type GrantType struct {
@@ -492,66 +492,66 @@ type GrantType struct {
 	// type. Default: Allows.
 	IsUsable func(*Client) bool
 
-	// Check rejects a configured client that lists the grant type in [Client].GrantTypes without
+	// CheckClient rejects a configured client that lists the grant type in [Client].GrantTypes without
 	// meeting its requirements. nil: configured clients cannot list it.
-	Check func(*Client) error
+	CheckClient func(*Client) error
 
-	Always      bool // discovery lists it regardless of clients
-	Registrable bool // apps that register themselves may list it
+	AlwaysListed bool // discovery lists it regardless of clients
+	Registrable  bool // apps that register themselves may list it
 }
 
-func (g GrantType) offeredTo(c *Client) bool {
-	offered := g.IsUsable
-	if offered == nil {
-		offered = g.Allows
+func (g GrantType) isUsableBy(c *Client) bool {
+	isUsable := g.IsUsable
+	if isUsable == nil {
+		isUsable = g.Allows
 	}
-	return offered != nil && offered(c)
+	return isUsable != nil && isUsable(c)
 }
 
 // GrantTypes lists all grant types. Package token defines them.
 type GrantTypes []GrantType
 
 // Names returns the names of all grant types.
-func (gs GrantTypes) Names() []string { return gs.names(func(GrantType) bool { return true }) }
+func (gs GrantTypes) Names() []string { return gs.matchingNames(func(GrantType) bool { return true }) }
 
-// names returns the names of selected grant types.
-func (gs GrantTypes) names(wanted func(GrantType) bool) (names []string) {
+// matchingNames returns the names of selected grant types.
+func (gs GrantTypes) matchingNames(match func(GrantType) bool) (names []string) {
 	for _, g := range gs {
-		if wanted(g) {
+		if match(g) {
 			names = append(names, g.Name)
 		}
 	}
 	return names
 }
 
-// AtTokenEndpoint returns the names of the grant types supported at the token endpoint.
-func (gs GrantTypes) AtTokenEndpoint() []string {
-	return gs.names(func(g GrantType) bool { return g.Allows != nil })
+// TokenEndpointNames returns the names of the grant types supported at the token endpoint.
+func (gs GrantTypes) TokenEndpointNames() []string {
+	return gs.matchingNames(func(g GrantType) bool { return g.Allows != nil })
 }
 
-// Configurable returns the names of the grant types that an operator may list for a client.
-func (gs GrantTypes) Configurable() []string {
-	return gs.names(func(g GrantType) bool { return g.Check != nil })
+// ConfigurableNames returns the names of the grant types that an operator may list for a client.
+func (gs GrantTypes) ConfigurableNames() []string {
+	return gs.matchingNames(func(g GrantType) bool { return g.CheckClient != nil })
 }
 
-// Registrable returns the names of the grant types that an app may list when registering itself.
-func (gs GrantTypes) Registrable() []string {
-	return gs.names(func(g GrantType) bool { return g.Registrable })
+// RegistrableNames returns the names of the grant types that an app may list when registering itself.
+func (gs GrantTypes) RegistrableNames() []string {
+	return gs.matchingNames(func(g GrantType) bool { return g.Registrable })
 }
 
-// RegisteredFor returns the names of the grant types in the registration of an app.
-func (gs GrantTypes) RegisteredFor(c *Client) []string {
-	return gs.names(func(g GrantType) bool { return g.Registrable && g.offeredTo(c) })
+// NamesForClient returns the names of the grant types in the registration of an app.
+func (gs GrantTypes) NamesForClient(c *Client) []string {
+	return gs.matchingNames(func(g GrantType) bool { return g.Registrable && g.isUsableBy(c) })
 }
 
-// check rejects a client with unknown or unusable grant types.
-func (gs GrantTypes) check(c *Client) error {
+// checkClient rejects a client with unknown or unusable grant types.
+func (gs GrantTypes) checkClient(c *Client) error {
 	for _, name := range c.GrantTypes {
-		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.Check != nil })
+		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.CheckClient != nil })
 		if i < 0 {
-			return fmt.Errorf("grant_type %q is not known: use %s", name, strings.Join(gs.Configurable(), " or "))
+			return fmt.Errorf("grant_type %q is not known: use %s", name, strings.Join(gs.ConfigurableNames(), " or "))
 		}
-		if err := gs[i].Check(c); err != nil {
+		if err := gs[i].CheckClient(c); err != nil {
 			return fmt.Errorf("grant_type %s %w", name, err)
 		}
 	}

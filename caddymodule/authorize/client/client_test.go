@@ -35,7 +35,7 @@ func TestRequiredRequestObjectsAreSigned(t *testing.T) {
 	}
 	for name, change := range map[string]func(*client.Client){
 		"without keys": func(c *client.Client) { c.JWKS = nil },
-		"unsigned":     func(c *client.Client) { c.RequestObjects.Algorithm = client.Unsigned },
+		"unsigned":     func(c *client.Client) { c.RequestObjects.Algorithm = client.AlgorithmNone },
 	} {
 		c := required
 		change(&c)

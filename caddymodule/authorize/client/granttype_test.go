@@ -10,7 +10,7 @@ func TestEmptyGrantType(t *testing.T) {
 	if err := c.Complete(grants); err == nil {
 		t.Error("a client may list it")
 	}
-	if grants[0].offeredTo(c) || len(grants.AtTokenEndpoint())+len(grants.Configurable())+len(grants.Registrable()) > 0 {
+	if grants[0].isUsableBy(c) || len(grants.TokenEndpointNames())+len(grants.ConfigurableNames())+len(grants.RegistrableNames()) > 0 {
 		t.Error("it is listed")
 	}
 }

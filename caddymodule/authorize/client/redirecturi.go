@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// hostAndPort matches a name, an IPv4 address, or an IPv6 address in brackets, with an optional port.
-var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+// hostPortPattern matches a name, an IPv4 address, or an IPv6 address in brackets, with an optional port.
+var hostPortPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
 // CheckRedirectURI requires an absolute https URI (or http://localhost) without a fragment. It
 // rejects parts that parsers interpret differently, such as user information and backslashes, and
 // hosts with characters that could end a source in a Content-Security-Policy. The error starts with
 // the URI; callers prepend the name of the option or parameter.
 func CheckRedirectURI(uri string) error {
-	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
+	reject := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
 	}
@@ -27,13 +27,13 @@ func CheckRedirectURI(uri string) error {
 	case err != nil:
 		return fmt.Errorf("%q is not a URI: %w", uri, err)
 	case u.Opaque != "" || u.Hostname() == "":
-		return refuse("must be absolute, with a host")
-	case !hostAndPort.MatchString(u.Host), !isPort(u.Port()):
-		return refuse("must name its host, and a port where there is a colon; there are no wildcards")
+		return reject("must be absolute, with a host")
+	case !hostPortPattern.MatchString(u.Host), !isPort(u.Port()):
+		return reject("must name its host, and a port where there is a colon; there are no wildcards")
 	case u.User != nil:
-		return refuse("must not hold a user name or password")
+		return reject("must not hold a user name or password")
 	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):
-		return refuse("must use https; http is for localhost alone")
+		return reject("must use https; http is for localhost alone")
 	}
 	return nil
 }
@@ -63,19 +63,19 @@ func CheckBackchannelLogoutURI(uri string) error {
 	return nil
 }
 
-// loopbackAddress matches redirect URIs of an app that listens on its device, at any port (RFC 8252 §7.3).
-var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::([0-9]{1,5}))?((?:[/?].*)?)$`)
+// loopbackPattern matches redirect URIs of an app that listens on its device, at any port (RFC 8252 §7.3).
+var loopbackPattern = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::([0-9]{1,5}))?((?:[/?].*)?)$`)
 
-// privateUseScheme matches redirect URIs with an app's own scheme: a reversed domain name, which
+// privateUsePattern matches redirect URIs with an app's own scheme: a reversed domain name, which
 // contains a dot (RFC 8252 §7.1). The host is optional.
-var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
+var privateUsePattern = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
 // CheckNativeRedirectURI also accepts loopback and private-use schemes (RFC 8252 §7).
 func CheckNativeRedirectURI(uri string) error {
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
 	}
-	if loopbackAddress.MatchString(uri) || privateUseScheme.MatchString(uri) {
+	if loopbackPattern.MatchString(uri) || privateUsePattern.MatchString(uri) {
 		u, err := url.Parse(uri)
 		switch {
 		case err != nil:
@@ -105,9 +105,9 @@ func IsLocal(uri string) bool {
 	return err == nil && !IsPrivateUse(uri) && CheckAnyRedirectURI(uri) == nil && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
 
-// withoutPort removes the port of a loopback redirect URI and reports whether the URI is one.
-func withoutPort(uri string) (string, bool) {
-	parts := loopbackAddress.FindStringSubmatch(uri)
+// trimLoopbackPort removes the port of a loopback redirect URI and reports whether the URI is one.
+func trimLoopbackPort(uri string) (string, bool) {
+	parts := loopbackPattern.FindStringSubmatch(uri)
 	if parts == nil || !isPort(parts[2]) || checkRedirectCharacters(uri) != nil {
 		return "", false
 	}

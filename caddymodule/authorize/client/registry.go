@@ -25,8 +25,8 @@ type Source interface {
 	// IDs returns the client_ids of all clients.
 	IDs(ctx context.Context) ([]string, error)
 
-	// Any returns a client with the maximum permissions of this source's clients, for discovery documents.
-	Any() *Client
+	// MostPermissive returns a client with the maximum permissions of this source's clients, for discovery documents.
+	MostPermissive() *Client
 }
 
 // ErrNotRegistered means that no source has a client with the client_id.
@@ -37,7 +37,7 @@ type RegisteredClient struct {
 	Client          Client    // as registered, limited to the permissions in the configuration
 	IssuedAt        time.Time // registration time
 	PendingApproval bool      // pending approval by the operator
-	Secret          bool      // whether it has a secret
+	HasSecret       bool      // whether it has a secret
 }
 
 // Registry finds clients.
@@ -45,8 +45,8 @@ type RegisteredClient struct {
 // Changes are made on a [Registry.Clone], at a cost independent of the number of clients.
 // The original must not be changed afterwards.
 type Registry struct {
-	configured *snapshotmap.Map[*Client] // by client_id
-	launching  int                       // number of clients with LaunchContext
+	configured    *snapshotmap.Map[*Client] // by client_id
+	launcherCount int                       // number of clients with LaunchContext
 
 	GrantTypes GrantTypes // grant types for clients
 	Sources    []Source   // sources of further clients
@@ -63,16 +63,16 @@ var errNotApproved = &oauth2.Error{
 
 // Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
-	c, err := r.named(ctx, id)
+	c, err := r.findWithPending(ctx, id)
 	if err == nil && c != nil && c.PendingApproval {
 		return nil, errNotApproved
 	}
 	return c, err
 }
 
-// named is Find including clients pending approval, which only an authenticated client may learn about.
-func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
-	if c := r.Configured(id); c != nil {
+// findWithPending is Find including clients pending approval, which only an authenticated client may learn about.
+func (r *Registry) findWithPending(ctx context.Context, id string) (*Client, error) {
+	if c := r.FindConfigured(id); c != nil {
 		return c, nil
 	}
 	for _, source := range r.Sources {
@@ -92,7 +92,7 @@ func (r *Registry) RecordClient(ctx context.Context, id string) bool {
 	if id == "" {
 		return false
 	}
-	c, err := r.named(ctx, id)
+	c, err := r.findWithPending(ctx, id)
 	if c == nil || err != nil {
 		return false
 	}
@@ -103,8 +103,8 @@ func (r *Registry) RecordClient(ctx context.Context, id string) bool {
 // IDs returns the client_ids of all clients.
 func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 	for _, source := range r.Sources {
-		found, failed := source.IDs(ctx)
-		ids, err = append(ids, found...), errors.Join(err, failed)
+		found, findErr := source.IDs(ctx)
+		ids, err = append(ids, found...), errors.Join(err, findErr)
 	}
 	for id := range r.configured.All() {
 		ids = append(ids, id)
@@ -124,25 +124,25 @@ func (r *Registry) Clone() *Registry {
 	return &clone
 }
 
-// Configured returns the configured client with a client_id, or nil.
-func (r *Registry) Configured(id string) *Client { return r.configured.Get(id) }
+// FindConfigured returns the configured client with a client_id, or nil.
+func (r *Registry) FindConfigured(id string) *Client { return r.configured.Get(id) }
 
 // AllConfigured iterates over the configured clients by client_id.
 func (r *Registry) AllConfigured() iter.Seq2[string, *Client] { return r.configured.All() }
 
-// LaunchesFromEHR reports whether a configured client may create launch contexts.
-func (r *Registry) LaunchesFromEHR() bool { return r.launching > 0 }
+// SupportsEHRLaunch reports whether a configured client may create launch contexts.
+func (r *Registry) SupportsEHRLaunch() bool { return r.launcherCount > 0 }
 
 // RemoveConfigured removes the configured client with a client_id, if present.
 func (r *Registry) RemoveConfigured(id string) {
-	if c := r.Configured(id); c != nil {
+	if c := r.FindConfigured(id); c != nil {
 		r.configured.Delete(id)
-		r.launching -= c.launches()
+		r.launcherCount -= c.launcherCount()
 	}
 }
 
-// launches returns 1 if the client may create launch contexts, otherwise 0.
-func (c *Client) launches() int {
+// launcherCount returns 1 if the client may create launch contexts, otherwise 0.
+func (c *Client) launcherCount() int {
 	if c.LaunchContext {
 		return 1
 	}
@@ -151,7 +151,7 @@ func (c *Client) launches() int {
 
 // Add adds a configured client. For an invalid client it returns an error and changes nothing.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
-	if r.Configured(c.ID) != nil {
+	if r.FindConfigured(c.ID) != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
 	}
 	if err := namecheck.CheckConfigured(c.ID); err != nil {
@@ -161,28 +161,28 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 		return err
 	}
 	c.Keys, _ = c.NewKeys(logger, c.Transport) // Complete has validated the keys; this adds the logger
-	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
+	c.allowedScopes = &boundedcache.Cache[string, bool]{MaxEntries: maxCachedScopes}
 	r.configured.Set(c.ID, &c)
-	r.launching += c.launches()
+	r.launcherCount += c.launcherCount()
 	return nil
 }
 
 // UsableGrantTypes returns the grant types that some client can use, for the discovery document.
-func (r *Registry) UsableGrantTypes() (offered GrantTypes) {
+func (r *Registry) UsableGrantTypes() (usable GrantTypes) {
 	for _, g := range r.GrantTypes {
-		if g.Always || r.Any(g.offeredTo) {
-			offered = append(offered, g)
+		if g.AlwaysListed || r.ContainsFunc(g.isUsableBy) {
+			usable = append(usable, g)
 		}
 	}
-	return offered
+	return usable
 }
 
-// Any reports whether some client, or a possible client of a source, matches.
-func (r *Registry) Any(is func(*Client) bool) bool {
+// ContainsFunc reports whether some client, or a possible client of a source, matches.
+func (r *Registry) ContainsFunc(is func(*Client) bool) bool {
 	for _, c := range r.AllConfigured() {
 		if is(c) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(r.Sources, func(source Source) bool { return is(source.Any()) })
+	return slices.ContainsFunc(r.Sources, func(source Source) bool { return is(source.MostPermissive()) })
 }

@@ -17,14 +17,14 @@ type Choice struct {
 
 // Suffixes of names for read and write access, if they can be chosen separately.
 const (
-	readPart  = " read"
-	writePart = " write"
+	readSuffix  = " read"
+	writeSuffix = " write"
 )
 
 // Permissions that can be chosen separately.
 const (
-	Reading = smart.Read | smart.Search
-	Writing = smart.Create | smart.Update | smart.Delete
+	ReadPermission  = smart.Read | smart.Search
+	WritePermission = smart.Create | smart.Update | smart.Delete
 )
 
 // Kind returns the last part of the name: a resource type, a name for several types, or a category.
@@ -33,51 +33,51 @@ func (c *Choice) Kind() string { return c.Name[strings.LastIndexByte(c.Name, ' '
 // Permissions returns the names of the choices for read and write access; false if an item has only one of them.
 func (c *Choice) Permissions() (read, write string, both bool) {
 	for _, s := range c.scopes {
-		both = both || s.Permission&Reading != 0 && s.Permission&Writing != 0
+		both = both || s.Permission&ReadPermission != 0 && s.Permission&WritePermission != 0
 	}
-	return c.Name + readPart, c.Name + writePart, both
+	return c.Name + readSuffix, c.Name + writeSuffix, both
 }
 
 // GrantedScopes returns the scopes that a person allows by ticking choices: the item itself if all are ticked,
 // otherwise the intersection of the item and the ticked choices. A part counts only if its parent is ticked.
-func (c *Choice) GrantedScopes(ticked func(name string) bool) []string {
-	scopes, all := c.chosen(ticked)
-	permission := c.permission(ticked)
-	if all && permission == Reading|Writing {
+func (c *Choice) GrantedScopes(isTicked func(name string) bool) []string {
+	scopes, all := c.tickedScopes(isTicked)
+	permission := c.tickedPermissions(isTicked)
+	if all && permission == ReadPermission|WritePermission {
 		return []string{c.Name}
 	}
-	var given []string
+	var allowed []string
 	for _, s := range scopes {
 		s.Permission &= permission
-		if text := s.String(); s.Permission != 0 && !slices.Contains(given, text) {
-			given = append(given, text)
+		if text := s.String(); s.Permission != 0 && !slices.Contains(allowed, text) {
+			allowed = append(allowed, text)
 		}
 	}
-	return given
+	return allowed
 }
 
-// permission returns the permissions of the ticked choices.
-func (c *Choice) permission(ticked func(name string) bool) smart.Permission {
-	p := Reading | Writing
+// tickedPermissions returns the permissions of the ticked choices.
+func (c *Choice) tickedPermissions(isTicked func(name string) bool) smart.Permission {
+	p := ReadPermission | WritePermission
 	read, write, both := c.Permissions()
-	if both && !ticked(read) {
-		p &^= Reading
+	if both && !isTicked(read) {
+		p &^= ReadPermission
 	}
-	if both && !ticked(write) {
-		p &^= Writing
+	if both && !isTicked(write) {
+		p &^= WritePermission
 	}
 	return p
 }
 
-// chosen returns the scopes of the ticked choices, and whether all are ticked.
-func (c *Choice) chosen(ticked func(name string) bool) (scopes []smart.ResourceScope, all bool) {
-	if !ticked(c.Name) {
+// tickedScopes returns the scopes of the ticked choices, and whether all are ticked.
+func (c *Choice) tickedScopes(isTicked func(name string) bool) (scopes []smart.ResourceScope, all bool) {
+	if !isTicked(c.Name) {
 		return nil, false
 	}
 	all = true
 	for i := range c.Parts {
-		some, whole := c.Parts[i].chosen(ticked)
-		scopes, all = append(scopes, some...), all && whole
+		partScopes, allTicked := c.Parts[i].tickedScopes(isTicked)
+		scopes, all = append(scopes, partScopes...), all && allTicked
 	}
 	if all {
 		return c.scopes, true
@@ -85,30 +85,30 @@ func (c *Choice) chosen(ticked func(name string) bool) (scopes []smart.ResourceS
 	return scopes, false
 }
 
-// Ticked returns the names of the choices that result in the given scopes.
-func (c *Choice) Ticked(given []string) map[string]bool {
+// TickedNames returns the names of the choices that result in the given scopes.
+func (c *Choice) TickedNames(allowed []string) map[string]bool {
 	names := map[string]bool{}
-	if slices.Contains(given, c.Name) {
-		given = []string{c.Name}
+	if slices.Contains(allowed, c.Name) {
+		allowed = []string{c.Name}
 	}
 	var permission smart.Permission
-	for _, text := range given {
+	for _, text := range allowed {
 		if s, ok := smart.ParseResourceScope(text); ok {
 			permission |= s.Permission
 		}
 	}
 	read, write, _ := c.Permissions()
-	names[read], names[write] = permission&Reading != 0, permission&Writing != 0
-	c.tick(names, given, permission)
-	names[c.Name] = len(given) > 0
+	names[read], names[write] = permission&ReadPermission != 0, permission&WritePermission != 0
+	c.addTickedNames(names, allowed, permission)
+	names[c.Name] = len(allowed) > 0
 	return names
 }
 
-// tick adds the names of an allowed choice and of its allowed parts, and reports whether any is allowed.
-func (c *Choice) tick(names map[string]bool, given []string, permission smart.Permission) bool {
-	is := len(c.Parts) == 0 && covers(given, c.texts(permission))
+// addTickedNames adds the names of an allowed choice and of its allowed parts, and reports whether any is allowed.
+func (c *Choice) addTickedNames(names map[string]bool, allowed []string, permission smart.Permission) bool {
+	is := len(c.Parts) == 0 && covers(allowed, c.scopeStrings(permission))
 	for i := range c.Parts {
-		if c.Parts[i].tick(names, given, permission) {
+		if c.Parts[i].addTickedNames(names, allowed, permission) {
 			is = true
 		}
 	}
@@ -116,8 +116,8 @@ func (c *Choice) tick(names map[string]bool, given []string, permission smart.Pe
 	return is
 }
 
-// texts returns the scopes of a choice limited to permissions.
-func (c *Choice) texts(permission smart.Permission) (texts []string) {
+// scopeStrings returns the scopes of a choice limited to permissions.
+func (c *Choice) scopeStrings(permission smart.Permission) (texts []string) {
 	for _, s := range c.scopes {
 		if s.Permission &= permission; s.Permission != 0 {
 			texts = append(texts, s.String())
@@ -127,20 +127,20 @@ func (c *Choice) texts(permission smart.Permission) (texts []string) {
 }
 
 // covers reports whether the given scopes include all of scopes.
-func covers(given, scopes []string) bool {
-	again, err := smart.Grant(scopes, given)
-	return err == nil && slices.Equal(again, scopes)
+func covers(allowed, scopes []string) bool {
+	merged, err := smart.Grant(scopes, allowed)
+	return err == nil && slices.Equal(merged, scopes)
 }
 
-// kind is a kind of data with a common name.
-type kind struct {
+// dataKind is a kind of data with a common name.
+type dataKind struct {
 	name  string // resource type, or a name for several types
 	types []string
 }
 
-// kinds are the kinds of data to which a wildcard scope can be limited. Types in none of them are
+// dataKinds are the kinds of data to which a wildcard scope can be limited. Types in none of them are
 // allowed only with all.
-var kinds = []kind{
+var dataKinds = []dataKind{
 	{"personal", []string{"Patient", "RelatedPerson"}},
 	{"AllergyIntolerance", nil},
 	{"Condition", nil},
@@ -161,9 +161,9 @@ var kinds = []kind{
 }
 
 const (
-	conditionCategory   = "http://terminology.hl7.org/CodeSystem/condition-category|"
-	observationCategory = "http://terminology.hl7.org/CodeSystem/observation-category|"
-	usCore              = "http://hl7.org/fhir/us/core/CodeSystem/"
+	conditionCategoryToken   = "http://terminology.hl7.org/CodeSystem/condition-category|"
+	observationCategoryToken = "http://terminology.hl7.org/CodeSystem/observation-category|"
+	usCoreSystems            = "http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
 // category is a category of resources of a type, with its search token.
@@ -172,23 +172,23 @@ type category struct{ code, token string }
 // categories are the categories of US Core that people must be able to choose (45 CFR 170.315(g)(10)).
 var categories = map[string][]category{
 	"Condition": {
-		{"problem-list-item", conditionCategory + "problem-list-item"},
-		{"health-concern", usCore + "condition-category|health-concern"},
-		{"encounter-diagnosis", conditionCategory + "encounter-diagnosis"},
+		{"problem-list-item", conditionCategoryToken + "problem-list-item"},
+		{"health-concern", usCoreSystems + "condition-category|health-concern"},
+		{"encounter-diagnosis", conditionCategoryToken + "encounter-diagnosis"},
 	},
 	"Observation": {
-		{"laboratory", observationCategory + "laboratory"},
-		{"vital-signs", observationCategory + "vital-signs"},
-		{"social-history", observationCategory + "social-history"},
-		{"survey", observationCategory + "survey"},
-		{"sdoh", usCore + "us-core-category|sdoh"},
-		{"clinical-test", usCore + "us-core-observation-category|clinical-test"},
+		{"laboratory", observationCategoryToken + "laboratory"},
+		{"vital-signs", observationCategoryToken + "vital-signs"},
+		{"social-history", observationCategoryToken + "social-history"},
+		{"survey", observationCategoryToken + "survey"},
+		{"sdoh", usCoreSystems + "us-core-category|sdoh"},
+		{"clinical-test", usCoreSystems + "us-core-observation-category|clinical-test"},
 	},
 }
 
-// parts returns the parts to which a scope can be limited. A scope with a query has none, because
+// partsOf returns the parts to which a scope can be limited. A scope with a query has none, because
 // combined queries would be an uncommon scope.
-func parts(name string, scope smart.ResourceScope) []Choice {
+func partsOf(name string, scope smart.ResourceScope) []Choice {
 	switch {
 	case scope.Query != "":
 		return nil
@@ -199,7 +199,7 @@ func parts(name string, scope smart.ResourceScope) []Choice {
 }
 
 func partsByKind(name string, scope smart.ResourceScope) (parts []Choice) {
-	for _, k := range kinds {
+	for _, k := range dataKinds {
 		part := Choice{Name: name + " " + k.name}
 		types := k.types
 		if types == nil {
@@ -217,7 +217,7 @@ func partsByKind(name string, scope smart.ResourceScope) (parts []Choice) {
 }
 
 func partsByCategory(name string, scope smart.ResourceScope) (parts []Choice) {
-	scope.V1 = false // SMART 1 has no queries
+	scope.IsV1 = false // SMART 1 has no queries
 	for _, c := range categories[scope.Type] {
 		scope.Query = "category=" + c.token
 		parts = append(parts, Choice{Name: name + " " + c.code, scopes: []smart.ResourceScope{scope}})
@@ -239,11 +239,11 @@ func CategoryOf(scope smart.ResourceScope) string {
 	return ""
 }
 
-// ChoiceOf returns the choices for an item.
-func ChoiceOf(item string) Choice {
+// NewChoice returns the choices for an item.
+func NewChoice(item string) Choice {
 	scope, ok := smart.ParseResourceScope(item)
 	if !ok {
 		return Choice{Name: item}
 	}
-	return Choice{Name: item, Parts: parts(item, scope), scopes: []smart.ResourceScope{scope}}
+	return Choice{Name: item, Parts: partsOf(item, scope), scopes: []smart.ResourceScope{scope}}
 }

@@ -22,8 +22,8 @@ func names(c *consent.Choice) []string {
 	return all
 }
 
-// except ticks all choices except these.
-func except(unticked ...string) func(string) bool {
+// allExcept ticks all choices except these.
+func allExcept(unticked ...string) func(string) bool {
 	return func(name string) bool { return !slices.Contains(unticked, name) }
 }
 
@@ -33,7 +33,7 @@ const (
 	byUSCore      = "?category=http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
-func TestGiven(t *testing.T) {
+func TestGrantedScopes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
@@ -58,23 +58,23 @@ func TestGiven(t *testing.T) {
 		{"writing, asked in SMART 1", "patient/*.*", " read", "patient/*.write"},
 		{"neither", "patient/Observation.cruds", " read, write", ""},
 		{"reading one category", "patient/Condition.crus", " write, problem-list-item, health-concern", "patient/Condition.rs" + byCondition + "encounter-diagnosis"},
-		{"two kinds", "patient/*.rs", everyKindBut("AllergyIntolerance", "reports"), "patient/AllergyIntolerance.rs patient/DiagnosticReport.rs patient/ImagingStudy.rs patient/Specimen.rs"},
-		{"a kind, in SMART 1", "user/*.read", everyKindBut("Immunization"), "user/Immunization.read"},
-		{"a kind, and a category of another", "patient/*.rs", everyKindBut("Condition", "Observation") + ", Observation vital-signs, Observation social-history, Observation survey, Observation sdoh, Observation clinical-test",
+		{"two kinds", "patient/*.rs", kindsExcept("AllergyIntolerance", "reports"), "patient/AllergyIntolerance.rs patient/DiagnosticReport.rs patient/ImagingStudy.rs patient/Specimen.rs"},
+		{"a kind, in SMART 1", "user/*.read", kindsExcept("Immunization"), "user/Immunization.read"},
+		{"a kind, and a category of another", "patient/*.rs", kindsExcept("Condition", "Observation") + ", Observation vital-signs, Observation social-history, Observation survey, Observation sdoh, Observation clinical-test",
 			"patient/Condition.rs patient/Observation.rs" + byObservation + "laboratory"},
-		{"reading a kind", "patient/*.cruds", everyKindBut("Device") + ", write", "patient/Device.rs"},
+		{"reading a kind", "patient/*.cruds", kindsExcept("Device") + ", write", "patient/Device.rs"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			choice, unticked := consent.ChoiceOf(tt.item), []string{}
+			choice, unticked := consent.NewChoice(tt.item), []string{}
 			for name := range strings.SplitSeq(tt.unticked, ",") {
 				unticked = append(unticked, tt.item+" "+strings.TrimSpace(name))
 			}
 			if tt.unticked == "the item" {
 				unticked = []string{tt.item}
 			}
-			given := choice.GrantedScopes(except(unticked...))
+			given := choice.GrantedScopes(allExcept(unticked...))
 			if got := strings.Join(given, " "); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
@@ -82,8 +82,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-func everyKindBut(kinds ...string) string {
-	all := consent.ChoiceOf("patient/*.rs")
+func kindsExcept(kinds ...string) string {
+	all := consent.NewChoice("patient/*.rs")
 	var others []string
 	for _, part := range all.Parts {
 		if kind := part.Kind(); !slices.Contains(kinds, kind) {
@@ -93,8 +93,8 @@ func everyKindBut(kinds ...string) string {
 	return " " + strings.Join(others, ", ")
 }
 
-// anItem returns a random item that a client may request.
-func anItem(random *rand.Rand) string {
+// randomItem returns a random item that a client may request.
+func randomItem(random *rand.Rand) string {
 	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	item := pick("patient/", "user/") + pick("*", "*", "Condition", "Observation", "Patient", "Basic") + "."
 	if v1 := pick("", "", "read", "write", "*"); v1 != "" {
@@ -111,12 +111,12 @@ func anItem(random *rand.Rand) string {
 
 // For any ticks, the allowed scopes are covered by the item and can be granted to a client with the
 // item. Unticking more never allows more.
-func TestGivenIsCovered(t *testing.T) {
+func TestGrantedScopesAreCovered(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
-		item := anItem(random)
-		choice := consent.ChoiceOf(item)
+		item := randomItem(random)
+		choice := consent.NewChoice(item)
 		more, less := map[string]bool{}, map[string]bool{}
 		for _, name := range names(&choice) {
 			more[name] = random.IntN(8) > 0
@@ -128,7 +128,7 @@ func TestGivenIsCovered(t *testing.T) {
 		if typed := strings.Replace(item, "/Condition", "/*", 1); !strings.Contains(typed, "?") {
 			checkCovered(t, given, []string{typed})
 		}
-		names := choice.Ticked(given)
+		names := choice.TickedNames(given)
 		if again := choice.GrantedScopes(func(name string) bool { return names[name] }); !slices.Equal(again, given) {
 			t.Errorf("%s: gave %q, and is offered %q the next time", item, given, again)
 		}
@@ -143,9 +143,9 @@ func checkCovered(t *testing.T, scopes, by []string) {
 }
 
 // The names of an item's choices are unique.
-func TestChoicesHaveNamesOfTheirOwn(t *testing.T) {
+func TestChoiceNamesAreUnique(t *testing.T) {
 	t.Parallel()
-	choice := consent.ChoiceOf("patient/*.cruds")
+	choice := consent.NewChoice("patient/*.cruds")
 	all := names(&choice)
 	slices.Sort(all)
 	if unique := slices.Compact(slices.Clone(all)); len(unique) != len(all) || len(all) < 25 {

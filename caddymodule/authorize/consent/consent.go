@@ -35,29 +35,29 @@ type Generations struct {
 }
 
 // ApprovalFor returns the approval that applies to a request; nil if none.
-func (c *Consent) ApprovalFor(about Subject) *Approval {
+func (c *Consent) ApprovalFor(patient PatientContext) *Approval {
 	if c == nil {
 		return nil
 	}
-	var unclear *Approval
+	var fallback *Approval
 	for _, a := range c.Approvals {
 		switch {
-		case !a.isAbout(about):
-		case !a.Unclear:
+		case !a.appliesTo(patient):
+		case !a.PatientUnknown:
 			return a
 		default:
-			unclear = a
+			fallback = a
 		}
 	}
-	return unclear
+	return fallback
 }
 
-// put replaces the approval that applies to a request.
-func (c *Consent) put(about Subject, a *Approval) {
-	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.isAbout(about) }), a)
+// setApproval replaces the approval that applies to a request.
+func (c *Consent) setApproval(patient PatientContext, a *Approval) {
+	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.appliesTo(patient) }), a)
 	items := 0
-	for i, kept := range slices.Backward(c.Approvals) {
-		if items += len(kept.Seen); items > maxAllItems || len(c.Approvals)-i > maxPatients {
+	for i, approval := range slices.Backward(c.Approvals) {
+		if items += len(approval.RequestedItems); items > maxTotalItems || len(c.Approvals)-i > maxPatients {
 			c.Approvals = c.Approvals[i+1:]
 			return
 		}
@@ -87,13 +87,13 @@ func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, 
 	return cs.decode(value)
 }
 
-// ReadCall returns the call that reads a consent in a step; see [Consents.FromCall].
-func (cs *Consents) ReadCall(user, clientID string) *store.Call {
+// LoadCall returns the call that reads a consent in a step; see [Consents.DecodeCall].
+func (cs *Consents) LoadCall(user, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: consentKey(user, clientID)}
 }
 
-// FromCall returns the consent read by the call of [Consents.ReadCall].
-func (cs *Consents) FromCall(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
+// DecodeCall returns the consent read by the call of [Consents.LoadCall].
+func (cs *Consents) DecodeCall(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
 
 func (cs *Consents) decode(value []byte) (*Consent, error) {
 	c, err := store.FromJSON[Consent](value)
@@ -101,7 +101,7 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 		return nil, err
 	}
 	now := cs.LoadGenerations(c.User, c.ClientID)
-	if c.Generations.User.IsAnother(now.User) || c.Generations.Client.IsAnother(now.Client) {
+	if c.Generations.User.DiffersFrom(now.User) || c.Generations.Client.DiffersFrom(now.Client) {
 		return nil, nil
 	}
 	if c.Approvals == nil {
@@ -109,30 +109,30 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 		if err != nil {
 			return nil, err
 		}
-		earlier.Unclear = true
+		earlier.PatientUnknown = true
 		c.Approvals = []*Approval{earlier}
 	}
 	at := store.Now(cs.Durable)
-	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !at.Before(a.Ends()) })
+	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !at.Before(a.ExpiresAt()) })
 	for _, a := range c.Approvals {
-		a.lapse(at)
+		a.expireOfflineAccess(at)
 	}
 	return c, nil
 }
 
-// Remember stores a person's answer to a request. Earlier answers about other items are kept.
-func (cs *Consents) Remember(ctx context.Context, user, clientID string, about Subject, answer Decision) error {
-	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.add(answer) })
+// SaveDecision stores a person's answer to a request. Earlier answers about other items are kept.
+func (cs *Consents) SaveDecision(ctx context.Context, user, clientID string, patient PatientContext, decision Decision) error {
+	return cs.updateApproval(ctx, user, clientID, patient, func(a *Approval) { a.applyDecision(decision) })
 }
 
-// Decline records that a person denied a request, so that the next request asks again. Earlier grants remain.
-func (cs *Consents) Decline(ctx context.Context, user, clientID string, about Subject) error {
-	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.Declined = true })
+// RecordDenial records that a person denied a request, so that the next request asks again. Earlier grants remain.
+func (cs *Consents) RecordDenial(ctx context.Context, user, clientID string, patient PatientContext) error {
+	return cs.updateApproval(ctx, user, clientID, patient, func(a *Approval) { a.DeniedSince = true })
 }
 
-// change modifies the approval that applies to a request.
-func (cs *Consents) change(ctx context.Context, user, clientID string, about Subject, do func(*Approval)) error {
-	return cs.alter(ctx, user, clientID, func(stored []byte) ([]byte, error) {
+// updateApproval modifies the approval that applies to a request.
+func (cs *Consents) updateApproval(ctx context.Context, user, clientID string, patient PatientContext, do func(*Approval)) error {
+	return cs.updateStored(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
 		if err != nil {
 			return nil, err
@@ -140,37 +140,37 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Sub
 		if c == nil {
 			c = &Consent{User: user, ClientID: clientID}
 		}
-		a := c.ApprovalFor(about)
+		a := c.ApprovalFor(patient)
 		if a == nil {
 			a = new(Approval)
 		}
 		do(a)
-		a.Patient, a.Unclear = about.Patient, false
-		if !a.Declined || a.At.IsZero() {
-			a.At = store.Now(cs.Durable).UTC()
+		a.Patient, a.PatientUnknown = patient.Patient, false
+		if !a.DeniedSince || a.DecidedAt.IsZero() {
+			a.DecidedAt = store.Now(cs.Durable).UTC()
 		}
-		c.put(about, a)
+		c.setApproval(patient, a)
 		c.Generations = cs.LoadGenerations(user, clientID)
 		return store.ToJSON(c)
 	})
 }
 
-// Withdraw reports whether a person now allows less of an item than before, and in that case revokes the client's
+// RevokeIfNarrowed reports whether a person now allows less of an item than before, and in that case revokes the client's
 // access tokens. Codes and refresh tokens are rejected unless the consent still [Approval.Covers] them.
-func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about Subject, answer Decision) (bool, error) {
+func (cs *Consents) RevokeIfNarrowed(ctx context.Context, client *client.Client, user string, patient PatientContext, decision Decision) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
 	}
 	c, err := cs.Load(ctx, user, client.ID)
-	earlier := c.ApprovalFor(about)
+	earlier := c.ApprovalFor(patient)
 	if earlier == nil || err != nil {
 		return false, err
 	}
-	isLess := func(g GrantedItem) bool { return !covers(g.Scopes, earlier.of(g.Item)) }
-	if !slices.ContainsFunc(answer.Items, isLess) {
+	isNarrower := func(g GrantedItem) bool { return !covers(g.Scopes, earlier.scopesFor(g.Item)) }
+	if !slices.ContainsFunc(decision.Items, isNarrower) {
 		return false, nil
 	}
-	return true, cs.Revocations.CutOff(ctx, revocation.ConsentCutoff(user, client.ID))
+	return true, cs.Revocations.CutOff(ctx, revocation.ConsentCutoffKey(user, client.ID))
 }
 
 const (
@@ -180,28 +180,28 @@ const (
 	maxConsents = 1000
 )
 
-// listOf returns the list of a person's consents. Its items are keys without their prefix.
-func (cs *Consents) listOf(user string) store.RecentList {
-	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: lifetime}
+// consentList returns the list of a person's consents. Its items are keys without their prefix.
+func (cs *Consents) consentList(user string) store.RecentList {
+	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: approvalLifetime}
 }
 
-// item returns the list item of a consent.
-func item(user, clientID string) string {
+// listItem returns the list item of a consent.
+func listItem(user, clientID string) string {
 	return strings.TrimPrefix(consentKey(user, clientID), keyPrefix)
 }
 
-// alter modifies and lists a stored consent. Beyond the limit, the person's earliest consents are deleted.
-func (cs *Consents) alter(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
-	list, listed := cs.listOf(user), item(user, clientID)
+// updateStored modifies and lists a stored consent. Beyond the limit, the person's earliest consents are deleted.
+func (cs *Consents) updateStored(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
+	list, listed := cs.consentList(user), listItem(user, clientID)
 	for {
-		err := store.Alter(ctx, cs.Durable, consentKey(user, clientID), lifetime, do, list.AddCall(listed))
+		err := store.UpdateValue(ctx, cs.Durable, consentKey(user, clientID), approvalLifetime, do, list.AddCall(listed))
 		if !errors.Is(err, store.ErrTooLong) || ctx.Err() != nil {
 			return err
 		}
-		dropped, err := list.Fold(ctx, len(listed))
+		dropped, err := list.MakeSpace(ctx, len(listed))
 		if err == nil {
 			dropped = slices.DeleteFunc(dropped, func(other string) bool { return other == listed })
-			_, err = store.DeleteKeys(ctx, cs.Durable, keysOf(dropped), func(*Consent) bool { return true })
+			_, err = store.DeleteKeys(ctx, cs.Durable, consentKeys(dropped), func(*Consent) bool { return true })
 		}
 		if err != nil {
 			return err
@@ -209,7 +209,7 @@ func (cs *Consents) alter(ctx context.Context, user, clientID string, do func(st
 	}
 }
 
-func keysOf(items []string) (keys []string) {
+func consentKeys(items []string) (keys []string) {
 	for _, item := range items {
 		if key := keyPrefix + item; !slices.Contains(keys, key) {
 			keys = append(keys, key)
@@ -230,88 +230,88 @@ func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted 
 	case user == "":
 		return store.DeleteFunc(ctx, cs.Durable, keyPrefix, named)
 	}
-	items, err := cs.listOf(user).Items(ctx, len(item("", "")))
+	items, err := cs.consentList(user).Items(ctx, len(listItem("", "")))
 	if err != nil {
 		return 0, err
 	}
-	return store.DeleteKeys(ctx, cs.Durable, keysOf(items), named)
+	return store.DeleteKeys(ctx, cs.Durable, consentKeys(items), named)
 }
 
 // Approval is a person's answer to a client regarding one patient, as stored. Its items are scopes
 // as requested, and claims requested by name as claim:<name>.
 type Approval struct {
-	Patient  string              `json:"patient,omitempty"`  // patient id; "" without a patient
-	Seen     []string            `json:"seen"`               // requested items
-	Granted  []string            `json:"granted"`            // fully allowed items
-	Narrowed map[string][]string `json:"narrowed,omitempty"` // narrower scopes allowed instead of an item
-	Until    time.Time           `json:"until,omitzero"`     // expiry of offline_access; zero if not chosen
-	At       time.Time           `json:"at"`                 // time of the latest answer
-	Declined bool                `json:"declined,omitempty"` // the person has since denied a request, so the next request asks again
+	Patient            string              `json:"patient,omitempty"`  // patient id; "" without a patient
+	RequestedItems     []string            `json:"seen"`               // requested items
+	FullyGranted       []string            `json:"granted"`            // fully allowed items
+	NarrowedScopes     map[string][]string `json:"narrowed,omitempty"` // narrower scopes allowed instead of an item
+	OfflineAccessUntil time.Time           `json:"until,omitzero"`     // expiry of offline_access; zero if not chosen
+	DecidedAt          time.Time           `json:"at"`                 // time of the latest answer
+	DeniedSince        bool                `json:"declined,omitempty"` // the person has since denied a request, so the next request asks again
 
-	// Unclear marks an approval by a release that did not store the patient. It applies only if the
+	// PatientUnknown marks an approval by a release that did not store the patient. It applies only if the
 	// patient is unambiguous.
-	Unclear bool `json:"unclear,omitempty"`
+	PatientUnknown bool `json:"unclear,omitempty"`
 }
 
-// Subject identifies the subject of a request.
-type Subject struct {
+// PatientContext identifies the subject of a request.
+type PatientContext struct {
 	Patient       string // patient id, or ""
 	IsOnlyPatient bool   // whether the person has no other patient
 }
 
 const (
-	// lifetime is the lifetime of an answer.
-	lifetime = 365 * 24 * time.Hour
+	// approvalLifetime is the lifetime of an answer.
+	approvalLifetime = 365 * 24 * time.Hour
 
 	// maxItems limits the items of a client that requests different search scopes each time. Beyond
 	// it, only the latest answer regarding a patient is kept.
 	maxItems = 100
 
-	// maxPatients and maxAllItems limit the answers regarding all patients. Beyond them, the earliest are deleted.
-	maxPatients = 100
-	maxAllItems = 1000
+	// maxPatients and maxTotalItems limit the answers regarding all patients. Beyond them, the earliest are deleted.
+	maxPatients   = 100
+	maxTotalItems = 1000
 )
 
-// isAbout reports whether an approval applies to a request.
-func (a *Approval) isAbout(about Subject) bool {
-	if a.Unclear {
-		return about.Patient == "" || about.IsOnlyPatient
+// appliesTo reports whether an approval applies to a request.
+func (a *Approval) appliesTo(patient PatientContext) bool {
+	if a.PatientUnknown {
+		return patient.Patient == "" || patient.IsOnlyPatient
 	}
-	return a.Patient == about.Patient
+	return a.Patient == patient.Patient
 }
 
-// Ends returns the expiry of the approval.
-func (a *Approval) Ends() time.Time { return a.At.Add(lifetime) }
+// ExpiresAt returns the expiry of the approval.
+func (a *Approval) ExpiresAt() time.Time { return a.DecidedAt.Add(approvalLifetime) }
 
 // Decision returns a person's earlier answer; false if some items were not requested then. With
 // others, these count as allowed and are not treated as denied.
-func (a *Approval) Decision(items []string, others bool) (answer Decision, all bool) {
-	answer.Until = a.Until
+func (a *Approval) Decision(items []string, allowUnrequested bool) (decision Decision, isComplete bool) {
+	decision.OfflineAccessUntil = a.OfflineAccessUntil
 	for _, item := range items {
 		switch {
-		case slices.Contains(a.Seen, item):
-			answer.Items = append(answer.Items, GrantedItem{item, a.of(item)})
-		case others && !a.refused(item):
-			answer.Items = append(answer.Items, GrantedItem{item, []string{item}})
+		case slices.Contains(a.RequestedItems, item):
+			decision.Items = append(decision.Items, GrantedItem{item, a.scopesFor(item)})
+		case allowUnrequested && !a.isImplicitlyDenied(item):
+			decision.Items = append(decision.Items, GrantedItem{item, []string{item}})
 		default:
 			return Decision{}, false
 		}
 	}
-	return answer, true
+	return decision, true
 }
 
-// of returns the allowed scopes of an item.
-func (a *Approval) of(item string) []string {
-	if slices.Contains(a.Granted, item) {
+// scopesFor returns the allowed scopes of an item.
+func (a *Approval) scopesFor(item string) []string {
+	if slices.Contains(a.FullyGranted, item) {
 		return []string{item}
 	}
-	return a.Narrowed[item]
+	return a.NarrowedScopes[item]
 }
 
 // GrantedScopes returns all allowed scopes, in the order of the answers.
 func (a *Approval) GrantedScopes() (scopes []string) {
-	for _, item := range a.Seen {
-		scopes = append(scopes, a.of(item)...)
+	for _, item := range a.RequestedItems {
+		scopes = append(scopes, a.scopesFor(item)...)
 	}
 	return scopes
 }
@@ -321,69 +321,69 @@ func (a *Approval) Covers(scope []string) bool { return covers(a.GrantedScopes()
 
 // Permits reports whether a person has denied nothing of a grant's scope. Some items may never have been requested.
 func (a *Approval) Permits(items, scope []string) bool {
-	var asked, given []string
+	var requested, allowed []string
 	for _, item := range items {
-		if slices.Contains(a.Seen, item) {
-			asked, given = append(asked, item), append(given, a.of(item)...)
+		if slices.Contains(a.RequestedItems, item) {
+			requested, allowed = append(requested, item), append(allowed, a.scopesFor(item)...)
 		} else {
-			given = append(given, item)
+			allowed = append(allowed, item)
 		}
 	}
 	return !slices.ContainsFunc(scope, func(s string) bool {
-		return covers(asked, []string{s}) && !covers(given, []string{s})
+		return covers(requested, []string{s}) && !covers(allowed, []string{s})
 	})
 }
 
-// refused reports whether a person was asked for an item as part of another item and did not allow all of it.
-func (a *Approval) refused(item string) bool {
-	return covers(a.Seen, []string{item}) && !covers(a.GrantedScopes(), []string{item})
+// isImplicitlyDenied reports whether a person was asked for an item as part of another item and did not allow all of it.
+func (a *Approval) isImplicitlyDenied(item string) bool {
+	return covers(a.RequestedItems, []string{item}) && !covers(a.GrantedScopes(), []string{item})
 }
 
-// Ticked returns the names of the choices made for an item; false if the item was never requested.
-func (a *Approval) Ticked(choice *Choice) (names map[string]bool, asked bool) {
-	if a == nil || !slices.Contains(a.Seen, choice.Name) {
+// TickedNames returns the names of the choices made for an item; false if the item was never requested.
+func (a *Approval) TickedNames(choice *Choice) (names map[string]bool, requested bool) {
+	if a == nil || !slices.Contains(a.RequestedItems, choice.Name) {
 		return nil, false
 	}
-	return choice.Ticked(a.of(choice.Name)), true
+	return choice.TickedNames(a.scopesFor(choice.Name)), true
 }
 
-// add replaces earlier answers to the same items, or all answers if there are too many.
-func (a *Approval) add(answer Decision) {
-	a.Seen = slices.DeleteFunc(a.Seen, answer.asks)
-	if len(a.Seen)+len(answer.Items) > maxItems {
+// applyDecision replaces earlier answers to the same items, or all answers if there are too many.
+func (a *Approval) applyDecision(decision Decision) {
+	a.RequestedItems = slices.DeleteFunc(a.RequestedItems, decision.hasItem)
+	if len(a.RequestedItems)+len(decision.Items) > maxItems {
 		*a = Approval{Patient: a.Patient}
 	}
-	a.Granted, a.Declined = slices.DeleteFunc(a.Granted, answer.asks), false
-	for _, g := range answer.Items {
-		a.Seen = append(a.Seen, g.Item)
-		delete(a.Narrowed, g.Item)
+	a.FullyGranted, a.DeniedSince = slices.DeleteFunc(a.FullyGranted, decision.hasItem), false
+	for _, g := range decision.Items {
+		a.RequestedItems = append(a.RequestedItems, g.Item)
+		delete(a.NarrowedScopes, g.Item)
 		switch {
 		case g.IsComplete():
-			a.Granted = append(a.Granted, g.Item)
+			a.FullyGranted = append(a.FullyGranted, g.Item)
 		case len(g.Scopes) > 0:
-			a.narrow(g)
+			a.setNarrowed(g)
 		}
 	}
-	if answer.asks(client.OfflineAccess) {
-		a.Until = answer.Until
+	if decision.hasItem(client.OfflineAccess) {
+		a.OfflineAccessUntil = decision.OfflineAccessUntil
 	}
 }
 
-func (a *Approval) narrow(g GrantedItem) {
-	if a.Narrowed == nil {
-		a.Narrowed = map[string][]string{}
+func (a *Approval) setNarrowed(g GrantedItem) {
+	if a.NarrowedScopes == nil {
+		a.NarrowedScopes = map[string][]string{}
 	}
-	a.Narrowed[g.Item] = g.Scopes
+	a.NarrowedScopes[g.Item] = g.Scopes
 }
 
-// lapse removes expired offline_access, so that the next request asks again.
-func (a *Approval) lapse(now time.Time) {
-	if a.Until.IsZero() || now.Before(a.Until) {
+// expireOfflineAccess removes expired offline_access, so that the next request asks again.
+func (a *Approval) expireOfflineAccess(now time.Time) {
+	if a.OfflineAccessUntil.IsZero() || now.Before(a.OfflineAccessUntil) {
 		return
 	}
 	isOffline := func(item string) bool { return item == client.OfflineAccess }
-	a.Seen, a.Granted = slices.DeleteFunc(a.Seen, isOffline), slices.DeleteFunc(a.Granted, isOffline)
-	a.Until = time.Time{}
+	a.RequestedItems, a.FullyGranted = slices.DeleteFunc(a.RequestedItems, isOffline), slices.DeleteFunc(a.FullyGranted, isOffline)
+	a.OfflineAccessUntil = time.Time{}
 }
 
 // GrantedItem is the allowed part of an item: the item itself, narrower scopes, or nothing.
@@ -397,8 +397,8 @@ func (g GrantedItem) IsComplete() bool { return slices.Contains(g.Scopes, g.Item
 
 // Decision is a person's answer to all requested items.
 type Decision struct {
-	Items []GrantedItem // by item, in order
-	Until time.Time     // expiry of offline_access if allowed; zero if not chosen
+	Items              []GrantedItem // by item, in order
+	OfflineAccessUntil time.Time     // expiry of offline_access if allowed; zero if not chosen
 }
 
 // ScopesFor returns the allowed scopes of an item.
@@ -411,7 +411,7 @@ func (a *Decision) ScopesFor(item string) []string {
 	return nil
 }
 
-// asks reports whether an item was requested.
-func (a *Decision) asks(item string) bool {
+// hasItem reports whether an item was requested.
+func (a *Decision) hasItem(item string) bool {
 	return slices.ContainsFunc(a.Items, func(g GrantedItem) bool { return g.Item == item })
 }

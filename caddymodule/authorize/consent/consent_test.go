@@ -17,14 +17,14 @@ func TestConsentIsForgotten(t *testing.T) {
 		counts  bool
 	}{
 		"of today":          {0, now, true},
-		"of eleven months":  {lifetime - 30*24*time.Hour, now, true},
-		"of last year":      {lifetime + time.Hour, now, false},
+		"of eleven months":  {approvalLifetime - 30*24*time.Hour, now, true},
+		"of last year":      {approvalLifetime + time.Hour, now, false},
 		"of another person": {0, Generations{User: 6, Client: 8}, false},
 		"of another client": {0, Generations{User: 7, Client: 6}, false},
 		"of two others":     {0, Generations{User: 6, Client: 6}, false},
 	} {
 		cs := Consents{Durable: store.NewMemory(0, 0), LoadGenerations: func(string, string) Generations { return now }}
-		given := Consent{User: "alice", ClientID: "app", Generations: tt.between, Approvals: []*Approval{{Seen: []string{"x"}, Granted: []string{"x"}, At: time.Now().Add(-tt.age)}}}
+		given := Consent{User: "alice", ClientID: "app", Generations: tt.between, Approvals: []*Approval{{RequestedItems: []string{"x"}, FullyGranted: []string{"x"}, DecidedAt: time.Now().Add(-tt.age)}}}
 		value, err := store.ToJSON(given)
 		if err == nil {
 			err = cs.Durable.Put(t.Context(), consentKey("alice", "app"), value, time.Hour)
@@ -32,7 +32,7 @@ func TestConsentIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found, err := cs.Load(t.Context(), "alice", "app"); err != nil || (found.ApprovalFor(Subject{}) != nil) != tt.counts {
+		if found, err := cs.Load(t.Context(), "alice", "app"); err != nil || (found.ApprovalFor(PatientContext{}) != nil) != tt.counts {
 			t.Errorf("%s: %+v, %v", name, found, err)
 		}
 	}

@@ -24,23 +24,23 @@ type Deprovisioner struct {
 
 // RevokeAccounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
 // failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
-func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, found []people.StoredPerson, reason string, gone bool) error {
-	if len(found) == 0 {
+func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, reason string, unknown bool) error {
+	if len(accounts) == 0 {
 		e.Logger.InfoContext(ctx, "identity provider named a user without an account", "idp", p.Key, "reason", reason)
 	}
-	for _, known := range found {
-		err := e.Sessions.RecordUpstreamEnd(ctx, p, known.Subject, "")
+	for _, user := range accounts {
+		err := e.Sessions.RecordUpstreamLogout(ctx, p, user.Subject, "")
 		if err == nil {
-			err = e.Revoker.RevokeUserGrants(ctx, known.User, reason)
+			err = e.Revoker.RevokeUserGrants(ctx, user.User, reason)
 		}
-		if err == nil && known.User != known.ID { // from before it was linked
-			err = e.Revoker.RevokeUserGrants(ctx, known.ID, reason)
+		if err == nil && user.User != user.ID { // from before it was linked
+			err = e.Revoker.RevokeUserGrants(ctx, user.ID, reason)
 		}
-		if err == nil && gone {
-			_, err = people.ReleaseSub(ctx, e.People.Accounts, known.ID)
+		if err == nil && unknown {
+			_, err = people.ReleaseSub(ctx, e.People.Accounts, user.ID)
 		}
 		if err == nil {
-			err = e.People.Accounts.Forget(ctx, known.ID)
+			err = e.People.Accounts.DeleteAccount(ctx, user.ID)
 		}
 		if err != nil {
 			return err

@@ -35,8 +35,8 @@ func Names() []string { return names }
 
 // Name returns the metric name of a path's endpoint: the word after /oauth2/, or the name of a document.
 func Name(path string) string {
-	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
-		name, _, _ := strings.Cut(below, "/") // may be followed by the key of an identity provider
+	if segment, ok := strings.CutPrefix(path, "/oauth2/"); ok {
+		name, _, _ := strings.Cut(segment, "/") // may be followed by the key of an identity provider
 		return name
 	}
 	if strings.HasPrefix(path, oauth2.ProtectedResourcePath) {
@@ -83,18 +83,18 @@ type Responder struct {
 	Logger  *slog.Logger             // log for rejections that are not in the audit log
 	Trail   *audit.Recorder          // audit log
 
-	// Kinds contains the kinds of audit events for rejections by endpoint path. Default: [audit.Token].
-	Kinds map[string]string
+	// AuditKinds contains the kinds of audit events for rejections by endpoint path. Default: [audit.KindToken].
+	AuditKinds map[string]string
 }
 
 // WriteJSON sends a response with Cache-Control: no-store (RFC 6749 §5.1; Pragma is for HTTP/1.0).
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
-	rs.WriteAs(w, "application/json", status, body)
+	rs.WriteJSONAs(w, "application/json", status, body)
 }
 
-// WriteAs is like [Responder.WriteJSON], but with another media type.
-func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, body any) {
-	setKind(w.Header(), kind)
+// WriteJSONAs is like [Responder.WriteJSON], but with another media type.
+func (rs *Responder) WriteJSONAs(w http.ResponseWriter, mediaType string, status int, body any) {
+	setMediaType(w.Header(), mediaType)
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false) // keeps URLs readable
@@ -105,15 +105,15 @@ func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, bod
 
 // WriteJWT sends a JWT with Cache-Control: no-store.
 func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
-	setKind(w.Header(), "application/jwt")
+	setMediaType(w.Header(), "application/jwt")
 	if _, err := io.WriteString(w, token); err != nil {
 		rs.Logger.Debug("writing the response failed", "error", err)
 	}
 }
 
-// setKind sets the media type of a response and disables caching (RFC 6749 §5.1).
-func setKind(h http.Header, kind string) {
-	h.Set("Content-Type", kind)
+// setMediaType sets the media type of a response and disables caching (RFC 6749 §5.1).
+func setMediaType(h http.Header, mediaType string) {
+	h.Set("Content-Type", mediaType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Pragma", "no-cache")
 }
@@ -122,8 +122,8 @@ func setKind(h http.Header, kind string) {
 // an identified client unless the endpoint has recorded it.
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	rs.recordRefusal(r, err)
-	rs.logRefusal(r, e)
+	rs.recordRejection(r, err)
+	rs.logRejection(r, e)
 	if release := audit.FromContext(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
 		release(r.Context())
 	}
@@ -148,19 +148,19 @@ func SetRetryAfter(w http.ResponseWriter, err error) {
 	oauth2.SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
 }
 
-// recordRefusal records the rejection of an identified client, or a request that failed because the store is unreachable.
-func (rs *Responder) recordRefusal(r *http.Request, err error) {
+// recordRejection records the rejection of an identified client, or a request that failed because the store is unreachable.
+func (rs *Responder) recordRejection(r *http.Request, err error) {
 	if audit.FromContext(r.Context()).ClientID == "" && !errors.Is(err, store.ErrUnavailable) {
 		return
 	}
-	kind, ok := rs.Kinds[r.URL.Path]
+	mediaType, ok := rs.AuditKinds[r.URL.Path]
 	if !ok {
-		kind = audit.Token
+		mediaType = audit.KindToken
 	}
-	rs.Trail.RecordRejection(r, audit.Event{Kind: kind, Err: err})
+	rs.Trail.RecordRejection(r, audit.Event{Kind: mediaType, Err: err})
 }
 
-func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
+func (rs *Responder) logRejection(r *http.Request, e *oauth2.Error) {
 	switch {
 	case audit.FromContext(r.Context()).Rejected:
 	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // errors after disconnection are invisible to the client
@@ -181,7 +181,7 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
-	if e.Code != "" && (rs.Kinds[r.URL.Path] != audit.Registration || r.Header.Get("Authorization") != "") { // no error code without a token (RFC 6750 §3.1)
+	if e.Code != "" && (rs.AuditKinds[r.URL.Path] != audit.KindRegistration || r.Header.Get("Authorization") != "") { // no error code without a token (RFC 6750 §3.1)
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
 	if e.Code == "insufficient_scope" {
@@ -190,26 +190,26 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	return strings.Join(parts, ", ")
 }
 
-// httpsRequired explains why a request does not count as https. Anyone can send proxy headers, but
+// explainMissingHTTPS explains why a request does not count as https. Anyone can send proxy headers, but
 // operators need to know why their proxy is not trusted.
-func httpsRequired(r *http.Request) string {
-	const refusal = "this endpoint is for https alone"
+func explainMissingHTTPS(r *http.Request) string {
+	const explanation = "this endpoint is for https alone"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
-		return refusal
+		return explanation
 	}
-	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
+	return explanation + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
 }
 
 // Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Responses are not cacheable
 // unless the endpoint permits it.
 func (rs *Responder) Handler(serve http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = rs.Trail.Begin(r)
+		r = rs.Trail.WithRequest(r)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		switch {
 		case !rs.IsHTTPS(r):
-			rs.WriteError(w, r, oauth2.InvalidRequest(httpsRequired(r)))
+			rs.WriteError(w, r, oauth2.InvalidRequest(explainMissingHTTPS(r)))
 		case !slices.Contains(methods, r.Method):
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			rs.WriteError(w, r, &oauth2.Error{

@@ -24,7 +24,7 @@ func TestEndpointsAreMeasured(t *testing.T) {
 }
 
 // Errors after the client has disconnected are not failures of the gateway; operations canceled by the gateway are.
-func TestWhoLeftIsNoFailure(t *testing.T) {
+func TestDisconnectedClientIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for left, level := range map[bool]string{true: "INFO", false: "ERROR"} {
 		var log bytes.Buffer

@@ -17,55 +17,55 @@ import (
 // UseCode accepts a code of the user's authenticator app, or a recovery code, once. The error is [people.ErrWrongCode]
 // for any other code. The returned function makes the code usable again after an internal error.
 func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
-	if recovery := recoveryCode(code); recovery != "" {
-		return fs.useRecoveryCode(ctx, user, recovery)
+	if recovery := normalizeRecoveryCode(code); recovery != "" {
+		return fs.verifyRecoveryCode(ctx, user, recovery)
 	}
-	held, err := fs.Load(ctx, user)
+	enrolled, err := fs.Load(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	with := *user
+	withSecret := *user
 	switch {
-	case held.Configured:
-	case held.App != nil:
-		with.TOTPSecret = held.App.Secret
+	case enrolled.HasConfiguredApp:
+	case enrolled.App != nil:
+		withSecret.TOTPSecret = enrolled.App.Secret
 	default:
 		return nil, people.ErrWrongCode
 	}
-	used, err := fs.OTP.UseCode(ctx, &with, code)
+	used, err := fs.OTP.UseCode(ctx, &withSecret, code)
 	return func(ctx context.Context) { fs.OTP.ReleaseCode(ctx, user, used) }, err
 }
 
-func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
-	used, err := fs.useRecovery(ctx, user.ID, code)
+func (fs *Factors) verifyRecoveryCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
+	used, err := fs.consumeRecoveryCode(ctx, user.ID, code)
 	if err == nil && !used {
 		err = people.ErrWrongCode
 	}
 	return func(ctx context.Context) {
-		if err := fs.releaseRecovery(context.WithoutCancel(ctx), user.ID, code); err != nil {
+		if err := fs.restoreRecoveryCode(context.WithoutCancel(ctx), user.ID, code); err != nil {
 			fs.Logger.ErrorContext(ctx, "recovery code not restored after a failed sign-in", "user", user.ID, "error", err)
 		}
 	}, err
 }
 
-// EnrolApp enrolls an authenticator app after a code has proved possession of the secret. It
+// EnrollApp enrolls an authenticator app after a code has proved possession of the secret. It
 // returns recovery codes if these are the user's first. The code counts as used.
-func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by SessionContext, secret, code string) (recovery []string, err error) {
+func (fs *Factors) EnrollApp(ctx context.Context, user *people.User, by SessionContext, secret, code string) (recovery []string, err error) {
 	if user.TOTPSecret != "" {
-		return nil, ErrConfigured
+		return nil, ErrConfiguredApp
 	}
-	with := *user
-	with.TOTPSecret = secret
-	used, err := fs.OTP.UseCode(ctx, &with, code)
+	withSecret := *user
+	withSecret.TOTPSecret = secret
+	used, err := fs.OTP.UseCode(ctx, &withSecret, code)
 	if err != nil {
 		return nil, err
 	}
-	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+	err = fs.Enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		if e.App != nil {
-			return ErrEnrolled
+			return ErrAlreadyEnrolled
 		}
-		e.App = &App{Secret: secret, Added: time.Now().UTC()}
-		recovery = e.firstRecovery(user.ID)
+		e.App = &App{Secret: secret, EnrolledAt: time.Now().UTC()}
+		recovery = e.ensureRecoveryCodes(user.ID)
 		return nil
 	})
 	if err != nil {
@@ -77,84 +77,84 @@ func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by SessionCo
 
 // RemoveApp removes a user's enrolled authenticator app.
 func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by SessionContext) error {
-	return fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
+	return fs.Enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		if e.App == nil {
-			return ErrUnknown
+			return ErrUnknownFactor
 		}
 		e.App = nil
-		e.dropRecovery(user)
+		e.dropUnusableCodes(user)
 		return nil
 	})
 }
 
 const (
-	recoveryCodes  = 10
-	recoveryLength = 16 // letters: 80 bits, sufficient for an unsalted fast hash
+	recoveryCodeCount  = 10
+	recoveryCodeLength = 16 // letters: 80 bits, sufficient for an unsalted fast hash
 )
 
 var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // without l, o, 0, 1
 
-// newRecovery replaces the recovery codes and returns the new ones.
-func (e *Enrolment) newRecovery(user string) (codes []string) {
-	e.Recovery = nil
-	for range recoveryCodes {
-		code := recoveryEncoding.EncodeToString(oauth2.RandomBytes(recoveryLength * 5 / 8))
-		e.Recovery = append(e.Recovery, recoveryHash(user, code))
+// renewRecoveryCodes replaces the recovery codes and returns the new ones.
+func (e *Enrollment) renewRecoveryCodes(user string) (codes []string) {
+	e.RecoveryCodeHashes = nil
+	for range recoveryCodeCount {
+		code := recoveryEncoding.EncodeToString(oauth2.RandomBytes(recoveryCodeLength * 5 / 8))
+		e.RecoveryCodeHashes = append(e.RecoveryCodeHashes, hashRecoveryCode(user, code))
 		codes = append(codes, code[:4]+"-"+code[4:8]+"-"+code[8:12]+"-"+code[12:])
 	}
 	return codes
 }
 
-// firstRecovery creates recovery codes with the first factor, so that losing it does not lock the user out.
-func (e *Enrolment) firstRecovery(user string) []string {
-	if len(e.Recovery) > 0 {
+// ensureRecoveryCodes creates recovery codes with the first factor, so that losing it does not lock the user out.
+func (e *Enrollment) ensureRecoveryCodes(user string) []string {
+	if len(e.RecoveryCodeHashes) > 0 {
 		return nil
 	}
-	return e.newRecovery(user)
+	return e.renewRecoveryCodes(user)
 }
 
-// dropRecovery removes the recovery codes with the last factor.
-func (e *Enrolment) dropRecovery(user *people.User) {
-	if !e.any() && user.TOTPSecret == "" {
-		e.Recovery = nil
+// dropUnusableCodes removes the recovery codes with the last factor.
+func (e *Enrollment) dropUnusableCodes(user *people.User) {
+	if !e.hasFactor() && user.TOTPSecret == "" {
+		e.RecoveryCodeHashes = nil
 	}
 }
 
-func recoveryHash(user, code string) []byte {
+func hashRecoveryCode(user, code string) []byte {
 	sum := sha256.Sum256([]byte("recovery\x00" + user + "\x00" + code))
 	return sum[:]
 }
 
-// recoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a recovery code.
-func recoveryCode(typed string) string {
+// normalizeRecoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a recovery code.
+func normalizeRecoveryCode(typed string) string {
 	code := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(typed))
-	if len(code) != recoveryLength {
+	if len(code) != recoveryCodeLength {
 		return ""
 	}
 	return code
 }
 
-// RenewRecovery replaces a user's recovery codes, which requires another factor.
-func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by SessionContext) (codes []string, err error) {
-	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
-		if !e.any() && user.TOTPSecret == "" {
-			return ErrUnknown
+// RenewRecoveryCodes replaces a user's recovery codes, which requires another factor.
+func (fs *Factors) RenewRecoveryCodes(ctx context.Context, user *people.User, by SessionContext) (codes []string, err error) {
+	err = fs.Enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
+		if !e.hasFactor() && user.TOTPSecret == "" {
+			return ErrUnknownFactor
 		}
-		codes = e.newRecovery(user.ID)
+		codes = e.renewRecoveryCodes(user.ID)
 		return nil
 	})
 	return codes, err
 }
 
-// useRecovery uses a recovery code up; false if it is not one of the user's.
-func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used bool, err error) {
-	hash := recoveryHash(user, code)
-	same := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing reveals nothing
-	err = fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
-		if used = slices.ContainsFunc(e.Recovery, same); !used {
+// consumeRecoveryCode uses a recovery code up; false if it is not one of the user's.
+func (fs *Factors) consumeRecoveryCode(ctx context.Context, user, code string) (used bool, err error) {
+	hash := hashRecoveryCode(user, code)
+	isMatch := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing reveals nothing
+	err = fs.Enrollments.update(ctx, user, func(e *Enrollment) error {
+		if used = slices.ContainsFunc(e.RecoveryCodeHashes, isMatch); !used {
 			return errUnchanged
 		}
-		e.Recovery = slices.DeleteFunc(e.Recovery, same)
+		e.RecoveryCodeHashes = slices.DeleteFunc(e.RecoveryCodeHashes, isMatch)
 		return nil
 	})
 	if errors.Is(err, errUnchanged) {
@@ -163,10 +163,10 @@ func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used boo
 	return used && err == nil, err
 }
 
-// releaseRecovery restores a recovery code after an internal error.
-func (fs *Factors) releaseRecovery(ctx context.Context, user, code string) error {
-	return fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
-		e.Recovery = append(e.Recovery, recoveryHash(user, code))
+// restoreRecoveryCode restores a recovery code after an internal error.
+func (fs *Factors) restoreRecoveryCode(ctx context.Context, user, code string) error {
+	return fs.Enrollments.update(ctx, user, func(e *Enrollment) error {
+		e.RecoveryCodeHashes = append(e.RecoveryCodeHashes, hashRecoveryCode(user, code))
 		return nil
 	})
 }

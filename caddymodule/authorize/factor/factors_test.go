@@ -23,18 +23,18 @@ import (
 
 const issuer = "https://fhir.example.org"
 
-// world contains a server's factors and stores.
-type world struct {
+// factorFixture contains a server's factors and stores.
+type factorFixture struct {
 	*factor.Factors
-	durable *storetest.Intercepted
+	durable *storetest.InterceptedStore
 	alice   *people.User
 	carol   *people.User // has an authenticator app in the configuration
 	browser *http.Cookie
 }
 
-type plain struct{}
+type plainStorage struct{}
 
-func (plain) Compare(hash, password []byte) (bool, error) {
+func (plainStorage) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
@@ -43,23 +43,23 @@ var sharedKeys = sync.OnceValue(func() *keyring.Keyring {
 	return keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 })
 
-func newWorld(t *testing.T) *world {
+func newFactorFixture(t *testing.T) *factorFixture {
 	t.Helper()
 	directory, err := people.NewDirectory([]people.User{
 		{ID: "alice", PasswordHash: "right", Name: "Alice"},
 		{ID: "bob", PasswordHash: "right"},
 		{ID: "carol", PasswordHash: "right", TOTPSecret: totp.NewSecret()},
-	}, plain{}, false)
+	}, plainStorage{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
 	keys := sharedKeys()
-	durable := storetest.NewIntercepted(nil)
-	enrolments := &factor.Enrolments{Durable: durable, Keys: keys, Generation: directory.Generation}
-	return &world{
+	durable := storetest.NewInterceptedStore(nil)
+	enrolments := &factor.Enrollments{Durable: durable, Keys: keys, Generation: directory.Generation}
+	return &factorFixture{
 		Factors: &factor.Factors{
-			Directory: directory, Enrolments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,
+			Directory: directory, Enrollments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,
 			Passkeys: factor.NewPasskeys(issuer, enrolments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
 		},
 		durable: durable, alice: directory.User("alice"), carol: directory.User("carol"),
@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // request returns a request of the world's browser.
-func (w *world) request(t *testing.T) *http.Request {
+func (w *factorFixture) request(t *testing.T) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	r.AddCookie(w.browser)
 	return r
@@ -85,17 +85,17 @@ func code(t *testing.T, secret string, steps int) string {
 }
 
 // enrolApp enrolls an authenticator app with a previous code, so that the current code is unused.
-func (w *world) enrolApp(t *testing.T) (secret string, recovery []string) {
+func (w *factorFixture) enrolApp(t *testing.T) (secret string, recovery []string) {
 	t.Helper()
 	secret = totp.NewSecret()
-	recovery, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, -1))
+	recovery, err := w.EnrollApp(t.Context(), w.alice, proved, secret, code(t, secret, -1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return secret, recovery
 }
 
-func (w *world) held(t *testing.T, user *people.User) *factor.EnrolledFactors {
+func (w *factorFixture) held(t *testing.T, user *people.User) *factor.EnrolledFactors {
 	t.Helper()
 	held, err := w.Load(t.Context(), user)
 	if err != nil {
@@ -105,11 +105,11 @@ func (w *world) held(t *testing.T, user *people.User) *factor.EnrolledFactors {
 }
 
 // proved is a session with a second factor.
-var proved = factor.SessionContext{SID: "session", MultiFactor: true}
+var proved = factor.SessionContext{SID: "session", IsMultiFactor: true}
 
 func TestApp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	secret, recovery := w.enrolApp(t)
 	if len(recovery) != 10 || !w.held(t, w.alice).HasApp() {
 		t.Errorf("recovery codes %q, held %+v", recovery, w.held(t, w.alice))
@@ -120,17 +120,17 @@ func TestApp(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.alice, code(t, secret, 0)); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("the code a second time: %v", err)
 	}
-	if _, err := w.EnrolApp(t.Context(), w.alice, proved, totp.NewSecret(), "000000"); err == nil {
+	if _, err := w.EnrollApp(t.Context(), w.alice, proved, totp.NewSecret(), "000000"); err == nil {
 		t.Error("another is enrolled by a wrong code")
 	}
 	other := totp.NewSecret()
-	if _, err := w.EnrolApp(t.Context(), w.alice, proved, other, code(t, other, 1)); !errors.Is(err, factor.ErrEnrolled) {
+	if _, err := w.EnrollApp(t.Context(), w.alice, proved, other, code(t, other, 1)); !errors.Is(err, factor.ErrAlreadyEnrolled) {
 		t.Errorf("another: %v", err)
 	}
 	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
 		t.Fatal(err)
 	}
-	if held := w.held(t, w.alice); held.Any() || len(held.Recovery) > 0 {
+	if held := w.held(t, w.alice); held.HasAny() || len(held.RecoveryCodeHashes) > 0 {
 		t.Errorf("after removal %+v", held)
 	}
 }
@@ -138,15 +138,15 @@ func TestApp(t *testing.T) {
 // An authenticator app in the configuration cannot be changed.
 func TestConfiguredApp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	if held := w.held(t, w.carol); !held.Any() || !held.HasApp() {
+	w := newFactorFixture(t)
+	if held := w.held(t, w.carol); !held.HasAny() || !held.HasApp() {
 		t.Errorf("held %+v", held)
 	}
 	secret := totp.NewSecret()
-	if _, err := w.EnrolApp(t.Context(), w.carol, proved, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfigured) {
+	if _, err := w.EnrollApp(t.Context(), w.carol, proved, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfiguredApp) {
 		t.Errorf("another: %v", err)
 	}
-	if err := w.RemoveApp(t.Context(), w.carol, proved); !errors.Is(err, factor.ErrUnknown) {
+	if err := w.RemoveApp(t.Context(), w.carol, proved); !errors.Is(err, factor.ErrUnknownFactor) {
 		t.Errorf("removal: %v", err)
 	}
 	if _, err := w.UseCode(t.Context(), w.carol, code(t, w.carol.TOTPSecret, 0)); err != nil {
@@ -156,7 +156,7 @@ func TestConfiguredApp(t *testing.T) {
 
 func TestRecoveryCodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	_, recovery := w.enrolApp(t)
 	typed := " " + strings.ToUpper(strings.ReplaceAll(recovery[3], "-", " "))
 	release, err := w.UseCode(t.Context(), w.alice, typed)
@@ -166,20 +166,20 @@ func TestRecoveryCodes(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.alice, recovery[3]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("a second time: %v", err)
 	}
-	if release(t.Context()); len(w.held(t, w.alice).Recovery) != 10 {
+	if release(t.Context()); len(w.held(t, w.alice).RecoveryCodeHashes) != 10 {
 		t.Error("one-time code not released after a failed sign-in")
 	}
 	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("by another person: %v", err)
 	}
-	renewed, err := w.RenewRecovery(t.Context(), w.alice, proved)
+	renewed, err := w.RenewRecoveryCodes(t.Context(), w.alice, proved)
 	if err != nil || len(renewed) != 10 {
 		t.Fatalf("%q, %v", renewed, err)
 	}
 	if _, err := w.UseCode(t.Context(), w.alice, recovery[0]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("an earlier one: %v", err)
 	}
-	if _, err := w.RenewRecovery(t.Context(), w.Directory.User("bob"), proved); !errors.Is(err, factor.ErrUnknown) {
+	if _, err := w.RenewRecoveryCodes(t.Context(), w.Directory.User("bob"), proved); !errors.Is(err, factor.ErrUnknownFactor) {
 		t.Errorf("without another factor: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func TestRecoveryCodes(t *testing.T) {
 // If a recovery code is used concurrently, or factors are enrolled concurrently, exactly one attempt succeeds.
 func TestFactorRaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	_, recovery := w.enrolApp(t)
 	if n := atOnce(func(int) error {
 		_, err := w.UseCode(t.Context(), w.alice, recovery[0])
@@ -200,7 +200,7 @@ func TestFactorRaces(t *testing.T) {
 	}
 	secret := totp.NewSecret()
 	if n := atOnce(func(int) error {
-		_, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, 1))
+		_, err := w.EnrollApp(t.Context(), w.alice, proved, secret, code(t, secret, 1))
 		return err
 	}); n != 1 {
 		t.Errorf("%d enrolled at once", n)
@@ -225,7 +225,7 @@ func atOnce(do func(int) error) (succeeded int) {
 var errDown = errors.New("the store is down")
 
 // failing makes calls of a method for keys with a prefix fail.
-func (w *world) failing(method, prefix string) (repair func()) {
+func (w *factorFixture) failing(method, prefix string) (repair func()) {
 	w.durable.Before = func(called, key string) error {
 		if called == method && strings.HasPrefix(key, prefix) {
 			return errDown
@@ -241,26 +241,26 @@ func TestFactorFaults(t *testing.T) {
 	tests := map[string]struct {
 		method, prefix string
 		enrolled       bool // whether a factor is already enrolled
-		do             func(context.Context, *world) error
+		do             func(context.Context, *factorFixture) error
 	}{
-		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *world) error {
-			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *factorFixture) error {
+			_, err := w.EnrollApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
 			return err
 		}},
-		"enrolling, at the code": {"Add", "otp:", false, func(ctx context.Context, w *world) error {
-			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+		"enrolling, at the code": {"Add", "otp:", false, func(ctx context.Context, w *factorFixture) error {
+			_, err := w.EnrollApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
 			return err
 		}},
-		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *world) error { return w.RemoveApp(ctx, w.alice, proved) }},
-		"new recovery codes": {"Swap", "factors:", true, func(ctx context.Context, w *world) error {
-			_, err := w.RenewRecovery(ctx, w.alice, proved)
+		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *factorFixture) error { return w.RemoveApp(ctx, w.alice, proved) }},
+		"new recovery codes": {"Swap", "factors:", true, func(ctx context.Context, w *factorFixture) error {
+			_, err := w.RenewRecoveryCodes(ctx, w.alice, proved)
 			return err
 		}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFactorFixture(t)
 			var recovery []string
 			if tt.enrolled {
 				_, recovery = w.enrolApp(t)
@@ -270,7 +270,7 @@ func TestFactorFaults(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 			repair()
-			if held := w.held(t, w.alice); held.Any() != tt.enrolled || len(held.Recovery) != len(recovery) {
+			if held := w.held(t, w.alice); held.HasAny() != tt.enrolled || len(held.RecoveryCodeHashes) != len(recovery) {
 				t.Errorf("afterwards %+v", held)
 			}
 			if err := tt.do(t.Context(), w); err != nil {
@@ -291,16 +291,16 @@ func mustCode(secret string) string {
 // An unreadable enrolment is an error. Treating it as empty would permit sign-in by password alone.
 func TestUnreadableEnrolment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	w.enrolApp(t)
-	w.Enrolments.Keys = keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
+	w.Enrollments.Keys = keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 	if held, err := w.Load(t.Context(), w.alice); err == nil {
 		t.Errorf("held %+v", held)
 	}
-	if had, err := w.Enrolments.Reset(t.Context(), "alice"); !had || err != nil {
+	if had, err := w.Enrollments.Reset(t.Context(), "alice"); !had || err != nil {
 		t.Errorf("reset: %v, %v", had, err)
 	}
-	if w.held(t, w.alice).Any() {
+	if w.held(t, w.alice).HasAny() {
 		t.Error("still there")
 	}
 }
@@ -308,7 +308,7 @@ func TestUnreadableEnrolment(t *testing.T) {
 // A user's entry in the store is invalid for another user.
 func TestEnrolmentIsBound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	w.enrolApp(t)
 	entry, err := w.durable.Get(t.Context(), store.Key("factors", "alice"))
 	if err == nil {
@@ -317,7 +317,7 @@ func TestEnrolmentIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := w.Load(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealed) {
+	if held, err := w.Load(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealFailed) {
 		t.Errorf("held %+v, %v", held, err)
 	}
 }

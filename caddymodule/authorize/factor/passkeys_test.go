@@ -23,11 +23,11 @@ import (
 const sid = "a-session"
 
 func newAuthenticator() *providertest.Authenticator {
-	return &providertest.Authenticator{Origin: issuer, RPID: "fhir.example.org", Count: 1}
+	return &providertest.Authenticator{Origin: issuer, RPID: "fhir.example.org", SignCount: 1}
 }
 
 // enrolPasskey enrolls a passkey of alice.
-func (w *world) enrolPasskey(t *testing.T, a *providertest.Authenticator) []string {
+func (w *factorFixture) enrolPasskey(t *testing.T, a *providertest.Authenticator) []string {
 	t.Helper()
 	recovery, err := w.tryEnrol(t, a, w.alice)
 	if err != nil {
@@ -36,9 +36,9 @@ func (w *world) enrolPasskey(t *testing.T, a *providertest.Authenticator) []stri
 	return recovery
 }
 
-func (w *world) tryEnrol(t *testing.T, a *providertest.Authenticator, user *people.User) ([]string, error) {
+func (w *factorFixture) tryEnrol(t *testing.T, a *providertest.Authenticator, user *people.User) ([]string, error) {
 	t.Helper()
-	c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), user, sid)
+	c, err := w.Passkeys.BeginEnrollment(httptest.NewRecorder(), w.request(t), user, sid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +46,10 @@ func (w *world) tryEnrol(t *testing.T, a *providertest.Authenticator, user *peop
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.Passkeys.Enrol(w.request(t), user, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, answer, "My <phone>")
+	return w.Passkeys.FinishEnrollment(w.request(t), user, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, answer, "My <phone>")
 }
 
-func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
+func (w *factorFixture) beginSignIn(t *testing.T) *factor.Ceremony {
 	t.Helper()
 	c, err := w.Passkeys.BeginSignIn(httptest.NewRecorder(), w.request(t))
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
 	return c
 }
 
-func answer(t *testing.T, a *providertest.Authenticator, c *factor.Ceremony) string {
+func passkeyResponse(t *testing.T, a *providertest.Authenticator, c *factor.Ceremony) string {
 	t.Helper()
 	text, err := a.Get(c.Options)
 	if err != nil {
@@ -73,13 +73,13 @@ func TestPasskeySignIn(t *testing.T) {
 		authenticator providertest.Authenticator
 		amr           []string
 	}{
-		"in hardware":                 {providertest.Authenticator{Count: 1}, []string{"hwk", "user", "mfa"}},
-		"synced":                      {providertest.Authenticator{Synced: true}, []string{"swk", "user", "mfa"}},
+		"in hardware":                 {providertest.Authenticator{SignCount: 1}, []string{"hwk", "user", "mfa"}},
+		"synced":                      {providertest.Authenticator{BackupEligible: true}, []string{"swk", "user", "mfa"}},
 		"that does not count its use": {providertest.Authenticator{}, []string{"hwk", "user", "mfa"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFactorFixture(t)
 			a := tt.authenticator
 			a.Origin, a.RPID = issuer, "fhir.example.org"
 			if recovery := w.enrolPasskey(t, &a); len(recovery) != 10 {
@@ -87,12 +87,12 @@ func TestPasskeySignIn(t *testing.T) {
 			}
 			for range 2 {
 				c := w.beginSignIn(t)
-				got, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, &a, c))
+				got, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, &a, c))
 				if err != nil || got.User != w.alice || !slices.Equal(got.AMR, tt.amr) {
 					t.Errorf("%+v, %v", got, err)
 				}
 			}
-			if p := w.held(t, w.alice).Passkeys[0]; p.Used.IsZero() || p.Name != "My <phone>" {
+			if p := w.held(t, w.alice).Passkeys[0]; p.LastUsedAt.IsZero() || p.Name != "My <phone>" {
 				t.Errorf("stored %+v", p)
 			}
 		})
@@ -101,26 +101,26 @@ func TestPasskeySignIn(t *testing.T) {
 
 func TestPasskeyAsSecondFactor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	a := newAuthenticator()
-	a.Unverified = true
+	a.SkipsVerification = true
 	w.enrolPasskey(t, a)
 	c, err := w.Passkeys.BeginSecondFactor(httptest.NewRecorder(), w.request(t), w.alice)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := answer(t, a, c)
-	if _, err := w.Passkeys.SecondFactor(w.request(t), w.Directory.User("bob"), c.Sealed, text); !errors.Is(err, factor.ErrPasskey) {
+	text := passkeyResponse(t, a, c)
+	if _, err := w.Passkeys.VerifySecondFactor(w.request(t), w.Directory.User("bob"), c.Sealed, text); !errors.Is(err, factor.ErrPasskeyRejected) {
 		t.Errorf("for another person: %v", err)
 	}
-	got, err := w.Passkeys.SecondFactor(w.request(t), w.alice, c.Sealed, text)
+	got, err := w.Passkeys.VerifySecondFactor(w.request(t), w.alice, c.Sealed, text)
 	if err != nil || !slices.Equal(got.AMR, []string{"hwk", "user"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// edited returns a response with one changed member.
-func edited(t *testing.T, text, member string, edit func(string) string) string {
+// withChangedMember returns a response with one changed member.
+func withChangedMember(t *testing.T, text, member string, edit func(string) string) string {
 	t.Helper()
 	var a struct {
 		ID       string            `json:"id"`
@@ -140,90 +140,92 @@ func edited(t *testing.T, text, member string, edit func(string) string) string 
 }
 
 // signIn tries to sign in with a passkey.
-func (w *world) signIn(t *testing.T, a *providertest.Authenticator) error {
+func (w *factorFixture) signIn(t *testing.T, a *providertest.Authenticator) error {
 	t.Helper()
 	c := w.beginSignIn(t)
-	_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+	_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
 	return err
 }
 
 func TestPasskeyRefused(t *testing.T) {
 	t.Parallel()
-	type attack = func(*testing.T, *world, *providertest.Authenticator) error
-	with := func(change func(*world, *providertest.Authenticator)) attack {
-		return func(t *testing.T, w *world, a *providertest.Authenticator) error {
+	type attack = func(*testing.T, *factorFixture, *providertest.Authenticator) error
+	with := func(change func(*factorFixture, *providertest.Authenticator)) attack {
+		return func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			change(w, a)
 			return w.signIn(t, a)
 		}
 	}
 	for name, attack := range map[string]attack{
-		"the answer a second time": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"the answer a second time": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
-			text := answer(t, a, c)
-			if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
+			text := passkeyResponse(t, a, c)
+			if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); err != nil {
 				t.Fatal(err)
 			}
-			a.Count = 100
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+			a.SignCount = 100
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
 			return err
 		},
-		"the answer to another challenge": func(t *testing.T, w *world, a *providertest.Authenticator) error {
-			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, answer(t, a, w.beginSignIn(t)))
+		"the answer to another challenge": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
+			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).Sealed, passkeyResponse(t, a, w.beginSignIn(t)))
 			return err
 		},
-		"another browser's challenge": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"another browser's challenge": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			w.browser = &http.Cookie{Name: browser.IDPrefix + "b", Value: "another browser"}
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
 			return err
 		},
-		"a challenge of another purpose": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"a challenge of another purpose": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c, err := w.Passkeys.BeginSecondFactor(httptest.NewRecorder(), w.request(t), w.alice)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+			_, err = w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
 			return err
 		},
-		"a page of another origin":  with(func(_ *world, a *providertest.Authenticator) { a.Origin = "https://fhir.example.org.evil.example" }),
-		"a passkey of another site": with(func(_ *world, a *providertest.Authenticator) { a.RPID = "evil.example" }),
-		"nobody's finger, alone":    with(func(_ *world, a *providertest.Authenticator) { a.Unverified = true }),
-		"an unknown one":            with(func(_ *world, a *providertest.Authenticator) { a.Handle = []byte("nobody's") }),
-		"no handle":                 with(func(_ *world, a *providertest.Authenticator) { a.Handle = nil }),
-		"a disabled user":           with(func(w *world, _ *providertest.Authenticator) { w.alice.Disabled = true }),
-		"a copy of it": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"a page of another origin": with(func(_ *factorFixture, a *providertest.Authenticator) {
+			a.Origin = "https://fhir.example.org.evil.example"
+		}),
+		"a passkey of another site": with(func(_ *factorFixture, a *providertest.Authenticator) { a.RPID = "evil.example" }),
+		"nobody's finger, alone":    with(func(_ *factorFixture, a *providertest.Authenticator) { a.SkipsVerification = true }),
+		"an unknown one":            with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = []byte("nobody's") }),
+		"no handle":                 with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = nil }),
+		"a disabled user":           with(func(w *factorFixture, _ *providertest.Authenticator) { w.alice.Disabled = true }),
+		"a copy of it": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			thief := *a
 			if err := w.signIn(t, a); err != nil {
 				t.Fatal(err)
 			}
 			err := w.signIn(t, &thief)
-			if !errors.Is(err, factor.ErrCloned) {
+			if !errors.Is(err, factor.ErrClonedPasskey) {
 				t.Errorf("the error is %v", err)
 			}
 			return err
 		},
-		"one that was removed": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"one that was removed": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
 				t.Fatal(err)
 			}
 			return w.signIn(t, a)
 		},
-		"another signature": func(t *testing.T, w *world, a *providertest.Authenticator) error {
+		"another signature": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
-			text := edited(t, answer(t, a, c), "signature", func(s string) string { return s[:20] + "AAAA" + s[24:] })
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+			text := withChangedMember(t, passkeyResponse(t, a, c), "signature", func(s string) string { return s[:20] + "AAAA" + s[24:] })
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
 			return err
 		},
-		"no JSON": func(t *testing.T, w *world, a *providertest.Authenticator) error {
-			_, err := w.Passkeys.SignIn(w.request(t), w.beginSignIn(t).Sealed, "{")
+		"no JSON": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
+			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).Sealed, "{")
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, a := newWorld(t), newAuthenticator()
+			w, a := newFactorFixture(t), newAuthenticator()
 			w.enrolPasskey(t, a)
-			if err := attack(t, w, a); !errors.Is(err, factor.ErrPasskey) {
+			if err := attack(t, w, a); !errors.Is(err, factor.ErrPasskeyRejected) {
 				t.Errorf("accepted, or refused as %v", err)
 			}
 		})
@@ -232,9 +234,9 @@ func TestPasskeyRefused(t *testing.T) {
 
 func TestPasskeyEnrolmentRefused(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T, w *world, sid string) (*factor.Ceremony, string) {
+	begin := func(t *testing.T, w *factorFixture, sid string) (*factor.Ceremony, string) {
 		t.Helper()
-		c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+		c, err := w.Passkeys.BeginEnrollment(httptest.NewRecorder(), w.request(t), w.alice, sid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +258,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFactorFixture(t)
 			c, text := begin(t, w, tt.begun)
 			if tt.late {
 				c, _ = begin(t, w, tt.begun)
@@ -266,7 +268,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 				person = w.carol
 			}
 			enrol := func() error {
-				_, err := w.Passkeys.Enrol(w.request(t), person, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+				_, err := w.Passkeys.FinishEnrollment(w.request(t), person, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, "")
 				return err
 			}
 			if tt.again {
@@ -274,7 +276,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := enrol(); !errors.Is(err, factor.ErrPasskey) {
+			if err := enrol(); !errors.Is(err, factor.ErrPasskeyRejected) {
 				t.Errorf("accepted, or refused as %v", err)
 			}
 		})
@@ -283,20 +285,20 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 
 func TestPasskeysAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	for i := range 20 {
 		if _, err := w.tryEnrol(t, newAuthenticator(), w.alice); err != nil {
 			t.Fatalf("passkey %d: %v", i, err)
 		}
 	}
-	if _, err := w.tryEnrol(t, newAuthenticator(), w.alice); !errors.Is(err, factor.ErrTooMany) {
+	if _, err := w.tryEnrol(t, newAuthenticator(), w.alice); !errors.Is(err, factor.ErrTooManyPasskeys) {
 		t.Errorf("one more: %v", err)
 	}
 }
 
 func TestPasskeyName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFactorFixture(t)
 	w.enrolPasskey(t, newAuthenticator())
 	id := w.held(t, w.alice).Passkeys[0].Credential.ID
 	for typed, want := range map[string]string{
@@ -312,7 +314,7 @@ func TestPasskeyName(t *testing.T) {
 			t.Errorf("%q becomes %q", typed, got)
 		}
 	}
-	if err := w.Passkeys.Rename(t.Context(), w.carol, proved, id, "mine"); !errors.Is(err, factor.ErrUnknown) {
+	if err := w.Passkeys.Rename(t.Context(), w.carol, proved, id, "mine"); !errors.Is(err, factor.ErrUnknownFactor) {
 		t.Errorf("somebody else's: %v", err)
 	}
 }
@@ -320,12 +322,12 @@ func TestPasskeyName(t *testing.T) {
 // If a response is used for concurrent sign-ins, exactly one sign-in succeeds.
 func TestPasskeyRace(t *testing.T) {
 	t.Parallel()
-	w, a := newWorld(t), newAuthenticator()
+	w, a := newFactorFixture(t), newAuthenticator()
 	w.enrolPasskey(t, a)
 	c := w.beginSignIn(t)
-	text := answer(t, a, c)
+	text := passkeyResponse(t, a, c)
 	if n := atOnce(func(int) error {
-		_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text)
+		_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
 		return err
 	}); n != 1 {
 		t.Errorf("%d signed in", n)
@@ -345,9 +347,9 @@ func TestPasskeysNeedName(t *testing.T) {
 // A store failure does not use a challenge up.
 func TestPasskeyFaults(t *testing.T) {
 	t.Parallel()
-	w, a := newWorld(t), newAuthenticator()
+	w, a := newFactorFixture(t), newAuthenticator()
 	for _, fault := range [][2]string{{"Add", "passkey-handle:"}, {"Add", "factors:"}} {
-		c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+		c, err := w.Passkeys.BeginEnrollment(httptest.NewRecorder(), w.request(t), w.alice, sid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,26 +358,26 @@ func TestPasskeyFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		repair := w.failing(fault[0], fault[1])
-		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
+		if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
 			t.Errorf("%s fails: %v", fault, err)
 		}
-		if repair(); w.held(t, w.alice).Any() {
+		if repair(); w.held(t, w.alice).HasAny() {
 			t.Errorf("%s fails, and it is enrolled", fault)
 		}
 		if fault[1] == "factors:" {
-			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
+			if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, ""); err != nil {
 				t.Errorf("again: %v", err)
 			}
 		}
 	}
 	c := w.beginSignIn(t)
-	text := answer(t, a, c)
+	text := passkeyResponse(t, a, c)
 	repair := w.failing("Swap", "factors:")
-	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); !errors.Is(err, errDown) {
+	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); !errors.Is(err, errDown) {
 		t.Errorf("the counter is not stored: %v", err)
 	}
 	repair()
-	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
+	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -418,9 +420,9 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, a := newWorld(t), newAuthenticator()
+			w, a := newFactorFixture(t), newAuthenticator()
 			a.Origin = cmp.Or(tt.origin, a.Origin)
-			c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+			c, err := w.Passkeys.BeginEnrollment(httptest.NewRecorder(), w.request(t), w.alice, sid)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -429,7 +431,7 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.edit != nil {
-				text = edited(t, text, "attestationObject", func(member string) string {
+				text = withChangedMember(t, text, "attestationObject", func(member string) string {
 					object, err := base64.RawURLEncoding.DecodeString(member)
 					if err != nil {
 						t.Fatal(err)
@@ -437,8 +439,8 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 					return base64.RawURLEncoding.EncodeToString(tt.edit(object))
 				})
 			}
-			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			if errors.Is(err, factor.ErrPasskey) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
+			_, err = w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, "")
+			if errors.Is(err, factor.ErrPasskeyRejected) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
 				t.Errorf("%v, held %d", err, len(w.held(t, w.alice).Passkeys))
 			}
 		})

@@ -25,7 +25,7 @@ import (
 
 // authorizationEndpoint receives authorization requests (RFC 6749 §3.1).
 type authorizationEndpoint struct {
-	frame      *signin.Frame
+	renderer   *signin.Renderer
 	pushed     *pushedRequests
 	authorizer *authorizer
 	signIn     *signin.SignIn
@@ -40,7 +40,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.authorizer.requests.clients.RecordClient(r.Context(), p.Get("client_id"))
 	pushed, err := e.pushed.find(r.Context(), p, malformed)
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	query := r.URL.RawQuery
@@ -50,13 +50,13 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	req, err := e.authorizer.check(r.Context(), query)
 	switch {
 	case req != nil && pushed != nil:
-		req.signIn.Once = pushed.once
+		req.signIn.SingleUse = pushed.singleUse
 	case err == nil && req.client.RequirePushed:
-		err = errMustPush
+		err = errPushRequired
 	case err == nil:
 		err = req.checkProtection()
 	}
-	if !e.frame.Failed(w, r, req.toSignIn(), err) {
+	if !e.renderer.RejectIfError(w, r, req.signInRequest(), err) {
 		e.authorizeOrSignIn(w, r, req)
 	}
 }
@@ -73,7 +73,7 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 		err = oauth2.InvalidRequest("A posted request must have no query.")
 	}
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
@@ -81,20 +81,20 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 
 func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
 	signedIn, err := e.signIn.Current(r, &req.signIn)
-	var another *session.SignedIn
+	var otherUser *session.SignedInPerson
 	if err == nil && signedIn == nil {
-		another, err = e.signIn.RequiresOtherUser(r, &req.signIn)
+		otherUser, err = e.signIn.FindOtherUser(r, &req.signIn)
 	}
 	switch {
 	case err != nil:
 		req.signIn.Purpose.Reject(w, r, err)
-	case another != nil: // shows the account page: any site may have sent the browser here and must not sign the user out
-		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, another)
+	case otherUser != nil: // shows the account page: any site may have sent the browser here and must not sign the user out
+		redirectToPage(e.renderer, w, r, endpoint.SelectAccount, req, otherUser)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
 	case e.signIn.Renewal.RespondIfNeeded(w, r, &req.signIn, signedIn):
-	case req.signIn.How.Prompts("select_account"):
-		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, signedIn)
+	case req.signIn.Parameters.HasPrompt("select_account"):
+		redirectToPage(e.renderer, w, r, endpoint.SelectAccount, req, signedIn)
 	default:
 		e.authorizer.authorize(w, r, req, signedIn)
 	}
@@ -102,91 +102,91 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 
 // authorizer sends authorization responses once the person has signed in.
 type authorizer struct {
-	frame     *signin.Frame
-	requests  *requests
-	responses *responses
-	accounts  *people.Accounts
-	consents  *consent.Consents
-	launches  *launch.Launches
-	grants    *token.Grants
-	codes     *token.Codes
-	tokens    *token.Issuer
-	stepUp    *signin.StepUp
-	lasting   *signin.OfflineAccessRequester
+	renderer      *signin.Renderer
+	requests      *requests
+	responses     *responses
+	accounts      *people.Accounts
+	consents      *consent.Consents
+	launches      *launch.Launches
+	grants        *token.Grants
+	codes         *token.Codes
+	tokens        *token.Issuer
+	stepUp        *signin.StepUp
+	offlineAccess *signin.OfflineAccessRequester
 }
 
 // check checks a request and makes the sign-in continue with this authorizer.
 func (a *authorizer) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	req, err := a.requests.check(ctx, query)
 	if req != nil {
-		req.signIn.Purpose = authorization{a, req}
+		req.signIn.Purpose = authorizationPurpose{a, req}
 	}
 	return req, err
 }
 
-// reopen checks a request again after the sign-in during which the browser stored it.
-func (a *authorizer) reopen(ctx context.Context, query string) (*signin.Request, error) {
+// restoreRequest checks a request again after the sign-in during which the browser stored it.
+func (a *authorizer) restoreRequest(ctx context.Context, query string) (*signin.Request, error) {
 	req, err := a.check(ctx, query)
-	return req.toSignIn(), err
+	return req.signInRequest(), err
 }
 
-// authorization is the purpose of sign-ins for the authorization endpoint.
-type authorization struct {
+// authorizationPurpose is the purpose of sign-ins for the authorization endpoint.
+type authorizationPurpose struct {
 	authorizer *authorizer
 	request    *authorizationRequest
 }
 
 // Continue implements [signin.Purpose].
-func (a authorization) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	if a.request.signIn.Renewed && a.request.signIn.How.Prompts("select_account") {
-		redirectToPage(a.authorizer.frame, w, r, endpoint.SelectAccount, a.request, signedIn)
+func (a authorizationPurpose) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	if a.request.signIn.SessionRenewed && a.request.signIn.Parameters.HasPrompt("select_account") {
+		redirectToPage(a.authorizer.renderer, w, r, endpoint.SelectAccount, a.request, signedIn)
 		return
 	}
 	a.authorizer.authorize(w, r, a.request, signedIn)
 }
 
 // Reject implements [signin.Purpose].
-func (a authorization) Reject(w http.ResponseWriter, r *http.Request, err error) {
+func (a authorizationPurpose) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
 // authorize continues after the sign-in: to the pages for a missing launch context, then to the consent page.
-func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	if a.stepUp.RespondIfNeeded(w, r, &req.signIn, signedIn) {
 		return
 	}
-	if err := a.limitTo(req, signedIn.User); err != nil {
+	if err := a.limitScope(req, signedIn.User); err != nil {
 		a.responses.redirectError(w, r, req, err)
 		return
 	}
-	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.RespondIfNeeded(w, r, &req.signIn, signedIn) {
+	if slices.Contains(req.scope, client.OfflineAccess) && a.offlineAccess.RespondIfNeeded(w, r, &req.signIn, signedIn) {
 		return
 	}
 	var err error
-	if req.scope, err = a.lasting.LimitScope(r.Context(), req.scope, signedIn); err != nil {
+	if req.scope, err = a.offlineAccess.LimitScope(r.Context(), req.scope, signedIn); err != nil {
 		a.responses.redirectError(w, r, req, err)
 		return
 	}
 	person := signedIn.User.Person()
-	page := req.missing(person)
+	page := req.missingContextPage(person)
 	switch {
 	case !req.launch.isFor(person):
 		a.responses.redirectError(w, r, req, launch.ErrOtherPerson)
-	case !req.signIn.How.IsFor(signedIn.User.ID):
+	case !req.signIn.Parameters.PermitsSubject(signedIn.User.ID):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
-	case page != "" && req.signIn.How.Prompts("none"):
+	case page != "" && req.signIn.Parameters.HasPrompt("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or a visit"})
 	case page != "":
-		redirectToPage(a.frame, w, r, page, req, signedIn)
-	case !req.dropUnmet(person):
-		a.responses.redirectError(w, r, req, errNoContext)
+		redirectToPage(a.renderer, w, r, page, req, signedIn)
+	case !req.dropUnmetScopes(person):
+		a.responses.redirectError(w, r, req, errMissingContext)
 	default:
 		a.confirm(w, r, req, signedIn)
 	}
 }
 
-// limitTo narrows the scope to the scopes that the person may grant.
-func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error {
+// limitScope narrows the scope to the scopes that the person may grant.
+func (a *authorizer) limitScope(req *authorizationRequest, user *people.User) error {
 	req.scope = a.accounts.ScopeLimits.Narrow(user.Attributes(), req.scope)
 	if len(req.scope) == 0 {
 		return &oauth2.Error{Code: "invalid_scope", Description: "this person may have nothing of the scope"}
@@ -196,29 +196,29 @@ func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error
 
 // confirm sends the response to the client or shows a page first: for consent, or to confirm a redirect
 // URI that another app may have claimed (RFC 8252 §8.6). A POST of a page's form is a confirmation.
-func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
-	unseen := req.isInterceptable() && r.Method != http.MethodPost
+	unconfirmed := req.isInterceptable() && r.Method != http.MethodPost
 	switch {
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
-	case ask && req.signIn.How.Prompts("none"):
+	case ask && req.signIn.Parameters.HasPrompt("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, and prompt is none"})
-	case unseen && req.signIn.How.Prompts("none"):
+	case unconfirmed && req.signIn.Parameters.HasPrompt("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
-	case ask, unseen:
-		redirectToPage(a.frame, w, r, endpoint.Consent, req, signedIn)
+	case ask, unconfirmed:
+		redirectToPage(a.renderer, w, r, endpoint.Consent, req, signedIn)
 	default:
 		a.respond(w, r, req, signedIn)
 	}
 }
 
 // respond sends the authorization response (RFC 6749 §4.1.2).
-func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	g := req.grant(signedIn, a.frame.Site.SMARTStyle().URL())
-	p, err := a.issue(r.Context(), req, g)
-	a.frame.Trail.Record(r.Context(), audit.Event{
-		Kind: audit.Authorization, Grant: req.target.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
+func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
+	g := req.grant(signedIn, a.renderer.Site.SMARTStyle().URL())
+	p, err := a.createResponse(r.Context(), req, g)
+	a.renderer.Trail.Record(r.Context(), audit.Event{
+		Kind: audit.KindAuthorization, GrantType: req.target.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeString(), Err: err,
 	})
 	if err != nil {
 		a.responses.redirectError(w, r, req, err)
@@ -227,19 +227,19 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	a.responses.send(w, r, req, req.target.mode, p)
 }
 
-// issue creates the response parameters. Writes to each store happen last and in one step, so that
+// createResponse creates the response parameters. Writes to each store happen last and in one step, so that
 // a failure uses nothing up.
-func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
+func (a *authorizer) createResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
 	err = store.Retry(ctx, func() error {
-		noting, err := a.grants.Confirm(ctx, g)
+		consentStep, err := a.grants.PrepareIssue(ctx, g)
 		if err != nil {
 			return err
 		}
 		var issued store.Step
-		if p, issued, err = a.parameters(ctx, req, g); err != nil {
+		if p, issued, err = a.codeParameters(ctx, req, g); err != nil {
 			return err
 		}
-		return a.commit(ctx, req, noting, issued)
+		return a.commit(ctx, req, consentStep, issued)
 	})
 	return p, err
 }
@@ -250,21 +250,21 @@ func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, step
 	if req.launch.handle == "" {
 		return req.signIn.MarkUsed(ctx, steps...)
 	}
-	using := a.launches.Using(req.launch.handle)
-	err := req.signIn.MarkUsed(ctx, append(steps, store.StepIn(a.launches.Store, using))...)
-	if errors.Is(using.Err, store.ErrNotFound) {
-		return launch.ErrUnknown
+	uses := a.launches.ConsumeCall(req.launch.handle)
+	err := req.signIn.MarkUsed(ctx, append(steps, store.NewStep(a.launches.Store, uses))...)
+	if errors.Is(uses.Err, store.ErrNotFound) {
+		return launch.ErrUnknownLaunch
 	}
 	return err
 }
 
-// parameters returns the response parameters and the step that stores the code, if any.
-func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
+// codeParameters returns the response parameters and the step that stores the code, if any.
+func (a *authorizer) codeParameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
 	switch {
-	case req.target.responds("code"):
+	case req.target.hasResponseType("code"):
 		code, issued, err := a.codes.Issue(g)
 		return responseParameters{{"code", code}}, issued, err
-	case req.target.responds("token"):
+	case req.target.hasResponseType("token"):
 		p, err = a.tokenResponse(ctx, req, g)
 	default:
 		p, err = a.idTokenResponse(ctx, g)
@@ -272,29 +272,29 @@ func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, 
 	return p, issued, err
 }
 
-func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *token.Grant {
+func (req *authorizationRequest) grant(by *session.SignedInPerson, styleURL string) *token.Grant {
 	credential := by.User.Credential()
 	return &token.Grant{
-		Family:         revocation.RandomID(),
-		ClientID:       req.client.ID,
-		RedirectURI:    req.target.redirectURI,
-		RequestedScope: req.requestedScope,
-		Scope:          req.scope,
-		ExpiresAt:      req.offlineExpiry,
-		User:           by.User.ID,
-		SignedInAt:     by.SignedInAt,
-		Session:        by.SID,
-		AMR:            by.AMR,
-		Provider:       by.Provider,
-		Subject:        by.Subject,
-		Credential:     credential[:],
-		Generation:     req.client.Generation,
-		CodeChallenge:  req.codeChallenge,
-		Nonce:          req.nonce,
-		Launch:         req.context(by.User.Person(), styleURL),
-		Launcher:       req.launch.launcher(),
-		ConsentPatient: req.about.Patient,
-		ShortTokens:    req.launch.shortTokens(),
+		Family:           revocation.RandomID(),
+		ClientID:         req.client.ID,
+		RedirectURI:      req.target.redirectURI,
+		RequestedScope:   req.requestedScope,
+		Scope:            req.scope,
+		ExpiresAt:        req.offlineExpiry,
+		User:             by.User.ID,
+		SignedInAt:       by.SignedInAt,
+		Session:          by.SID,
+		AMR:              by.AMR,
+		Provider:         by.Provider,
+		Subject:          by.Subject,
+		Credential:       credential[:],
+		Generation:       req.client.Generation,
+		CodeChallenge:    req.codeChallenge,
+		Nonce:            req.nonce,
+		Launch:           req.grantContext(by.User.Person(), styleURL),
+		LauncherClientID: req.launch.vouchingClient(),
+		ConsentPatient:   req.approvalSubject.Patient,
+		ShortTokens:      req.launch.hasShortTokens(),
 
 		UserinfoClaims: req.claims.userinfo,
 		IDTokenClaims:  req.claims.idToken,
@@ -312,16 +312,16 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 		return nil, err
 	}
 	var p responseParameters
-	p.add("id_token", t.ID)
-	p.add("access_token", t.Access)
+	p.add("id_token", t.IDToken)
+	p.add("access_token", t.AccessToken)
 	p.add("token_type", "bearer")
 	if g.Launch != nil {
 		p.add("patient", g.Launch.Patient)
 		p.add("encounter", g.Launch.Encounter)
 	}
 	p.add("expires_in", strconv.FormatInt(int64(t.Lifetime.Seconds()), 10))
-	if g.ScopeText() != req.requestedScope {
-		p.add("scope", g.ScopeText())
+	if g.ScopeString() != req.requestedScope {
+		p.add("scope", g.ScopeString())
 	}
 	return p, nil
 }

@@ -191,7 +191,7 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
-	u := b.Answer(authorizetest.Request(nil)) // the session fills the store's single slot
+	u := b.SignInAlice(authorizetest.Request(nil)) // the session fills the store's single slot
 	if q := u.Query(); q.Get("error") != "temporarily_unavailable" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
@@ -201,7 +201,7 @@ func TestAuthorizeWithFullStore(t *testing.T) {
 // scope (RFC 6749 §3.3).
 func TestScopeGrantedInPart(t *testing.T) {
 	t.Parallel()
-	lenient := func(c *authorize.Config) { c.Clients[0].Compat = []string{client.IgnoreUnknownScopes} }
+	lenient := func(c *authorize.Config) { c.Clients[0].Compat = []string{client.CompatIgnoreUnknownScopes} }
 	for name, tt := range map[string]struct {
 		asked, want string
 		change      func(*authorize.Config)
@@ -219,7 +219,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
-			authorizetest.Equal(t, b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
+			authorizetest.Equal(t, b.Redeem(b.SignInAlice(authorizetest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
 		})
 	}
 	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr", "a type that R4 has not": "openid user/Foo.rs"} {
@@ -236,7 +236,9 @@ func TestScopeGrantedInPart(t *testing.T) {
 // Compatibility options: error_description for every error, in its permitted characters, and JSON as state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	server := authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
+	server := authorizetest.New(t, func(c *authorize.Config) {
+		c.Clients[0].Compat = []string{client.CompatErrorDescription, client.CompatJSONState}
+	})
 	allowed := regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]+$`) // RFC 6749 §4.1.2.1
 	for _, change := range []url.Values{
 		{"response_type": {""}}, {"response_type": {"nonsense"}}, {"scope": {"nonsense"}}, {"code_challenge": {"x"}}, {"prompt": {"none"}},
@@ -248,7 +250,7 @@ func TestClientOptions(t *testing.T) {
 		}
 	}
 	state := `{"codeChallenge":"a b","n":[1]}`
-	if q := authorizetest.NewBrowser(t, server).Answer(authorizetest.Request(url.Values{"state": {state}})).Query(); q.Get("state") != state || q.Get("code") == "" {
+	if q := authorizetest.NewBrowser(t, server).SignInAlice(authorizetest.Request(url.Values{"state": {state}})).Query(); q.Get("state") != state || q.Get("code") == "" {
 		t.Errorf("JSON as state: %v", q)
 	}
 }
@@ -294,7 +296,7 @@ func TestHarmlessParameters(t *testing.T) {
 		"login_hint": "somebody@example.org", "registration": "{}", "unknown": "x", "redirect_uri2": "https://evil.example/",
 	} {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-		u := b.Answer(authorizetest.Request(url.Values{name: {value}}))
+		u := b.SignInAlice(authorizetest.Request(url.Values{name: {value}}))
 		if u.Query().Get("code") == "" || !strings.HasPrefix(u.String(), authorizetest.Callback+"?") {
 			t.Errorf("%s: %s", name, u)
 		}
@@ -352,7 +354,7 @@ func TestRequestURIIsNotFetched(t *testing.T) {
 func TestSemicolonSeparatesNothing(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	u := authorizetest.Location(t, b.Get("/oauth2/authorize?"+authorizetest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
 	if q := u.Query(); q.Get("state") != "a;nonce=b" {
 		t.Fatalf("%s", u)
@@ -394,9 +396,9 @@ func TestOversizedForm(t *testing.T) {
 
 // Endpoints that accept tokens read them from a POST body only, and their responses, including
 // errors, are not cacheable.
-func TestFormsAlone(t *testing.T) {
+func TestTokensInFormsOnly(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
 	token := b.Tokens(nil).AccessToken
 	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
 		query := url.Values{"token": {token}, "client_id": {"app"}, "grant_type": {"refresh_token"}}.Encode()
@@ -419,18 +421,18 @@ func TestFormsAlone(t *testing.T) {
 			}
 		}
 	}
-	if !b.TokenWorks(token) {
+	if !b.IsTokenValid(token) {
 		t.Error("one of them revoked the token")
 	}
 	for path, client := range map[string]string{"/oauth2/revoke": "app", "/oauth2/introspect": "fhir-server"} {
 		secret := map[string]string{"fhir-server": "rs"}[client]
-		if r := authorizetest.AskAboutToken(b, path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		if r := authorizetest.SendTokenForm(b, path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
 		}
 	}
 }
 
-func implicit(change url.Values) url.Values {
+func implicitRequest(change url.Values) url.Values {
 	q := authorizetest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
 	maps.Copy(q, change)
 	return q
@@ -447,22 +449,22 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 // Implicit flow responses in the fragment (OpenID Connect Core §3.2.2.5): "Token, scope without
 // openid | 302 to redirect_uri with fragment access_token, token_type=bearer, expires_in, state. No
 // ID token and no refresh token." "Token, scope with openid | … id_token, access_token, …"
-func TestAnswersInFragment(t *testing.T) {
+func TestResponsesInFragment(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, responseType, scope, want string
 		configure                       func(*authorize.Config)
 	}{
-		{"id_token", "id_token", "openid", "id_token state iss", authorizetest.EveryFlow},
-		{"id_token token", "id_token token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.EveryFlow},
-		{"token id_token", "token id_token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.EveryFlow},
+		{"id_token", "id_token", "openid", "id_token state iss", authorizetest.AllowAllFlows},
+		{"id_token token", "id_token token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.AllowAllFlows},
+		{"token id_token", "token id_token", "openid", "id_token access_token token_type expires_in state iss", authorizetest.AllowAllFlows},
 		{"token without openid", "token", "demo.read", "access_token token_type expires_in state iss", nil},
 		{"token with openid", "token", "openid demo.read", "id_token access_token token_type expires_in state iss", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.configure))
-			u := b.Answer(implicit(url.Values{"response_type": {tt.responseType}, "scope": {tt.scope}}))
+			u := b.SignInAlice(implicitRequest(url.Values{"response_type": {tt.responseType}, "scope": {tt.scope}}))
 			_, raw, _ := strings.Cut(u.String(), "#")
 			var names []string
 			for pair := range strings.SplitSeq(raw, "&") {
@@ -495,8 +497,8 @@ func TestAnswersInFragment(t *testing.T) {
 func TestImplicitFlowClaims(t *testing.T) {
 	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
-		u := b.Answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowAllFlows))
+		u := b.SignInAlice(implicitRequest(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
 		claims := b.Claims(fragment(t, u).Get("id_token"))
 		if got := claims["name"] == "Alice Adams" && claims["email_verified"] == true; got != want || claims["phone_number"] != nil {
 			t.Errorf("%s: %v", responseType, claims)
@@ -529,7 +531,7 @@ func TestErrorMode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow)).Authorize(authorizetest.Request(tt.change)))
+			u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowAllFlows)).Authorize(authorizetest.Request(tt.change)))
 			q, other := u.Query(), fragment(t, u)
 			if tt.mode == "#" {
 				q, other = other, q
@@ -543,8 +545,8 @@ func TestErrorMode(t *testing.T) {
 
 var policyParts = regexp.MustCompile(`form-action (\S+); script-src 'sha256-([^']*)'$`)
 
-// posted parses the page that submits a response by form.
-func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
+// parseFormPost parses the page that submits a response by form.
+func parseFormPost(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	t.Helper()
 	page := authorizetest.Body(t, r)
 	form := authorizetest.ReadForm(page)
@@ -571,13 +573,13 @@ func TestFormPost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
-			b.Answer(authorizetest.Request(nil))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowAllFlows))
+			b.SignInAlice(authorizetest.Request(nil))
 			q := authorizetest.Request(tt.change)
 			q.Set("response_mode", "form_post")
 			q.Set("state", state)
 			r := b.Authorize(q)
-			action, fields := posted(t, r)
+			action, fields := parseFormPost(t, r)
 			if action != authorizetest.Callback || !fields.Has(tt.want) || fields.Get("state") != state || fields.Get("iss") != authorizetest.Issuer {
 				t.Errorf("to %s: %v", action, fields)
 			}
@@ -592,7 +594,7 @@ func TestFormPost(t *testing.T) {
 func TestFormPostPolicy(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	r := b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}}))
 	policy := r.Header.Get("Content-Security-Policy")
 	parts := policyParts.FindStringSubmatch(policy)
@@ -615,7 +617,7 @@ func TestFormPostState(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, state := range []string{"line\nbreak", "\xff"} {
-		if _, fields := posted(t, b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
+		if _, fields := parseFormPost(t, b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
 			t.Errorf("state %q: %v", state, fields)
 		}
 	}
@@ -627,21 +629,21 @@ func TestResponseModesDiscovered(t *testing.T) {
 		change       func(*authorize.Config)
 		types, modes string
 	}{
-		"all":       {authorizetest.EveryFlow, "code token id_token id_token token", "query form_post fragment"},
+		"all":       {authorizetest.AllowAllFlows, "code token id_token id_token token", "query form_post fragment"},
 		"code only": {func(c *authorize.Config) { c.Clients = c.Clients[1:3] }, "code", "query form_post"},
 	} {
 		m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, authorizetest.New(t, tt.change)).Get("/.well-known/openid-configuration"))
-		if authorizetest.Words(m["response_types_supported"]) != tt.types || authorizetest.Words(m["response_modes_supported"]) != tt.modes {
+		if authorizetest.JoinStrings(m["response_types_supported"]) != tt.types || authorizetest.JoinStrings(m["response_modes_supported"]) != tt.modes {
 			t.Errorf("%s: %v, %v", name, m["response_types_supported"], m["response_modes_supported"])
 		}
 	}
 }
 
 // Success and error responses contain iss, and the discovery document announces it (RFC 9207 §2, §3).
-func TestIssuerInEveryAnswer(t *testing.T) {
+func TestIssuerInEveryResponse(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
-	b.Answer(authorizetest.Request(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowAllFlows))
+	b.SignInAlice(authorizetest.Request(nil))
 	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {
 		for _, prompt := range []string{"", "none login"} {
 			u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
@@ -669,7 +671,7 @@ func TestTokenFlowIsOffByDefault(t *testing.T) {
 		}
 	}
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	r := b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}}))
 	if f := fragment(t, authorizetest.Location(t, r)); f.Get("access_token") == "" || f.Has("refresh_token") || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v, %v", f, r.Header)

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	logosAtOnce  = 4         // concurrent fetches
-	logosKept    = 16 << 20  // cache size in bytes
-	logoKept     = time.Hour // cache lifetime
-	noLogoKept   = time.Minute
-	costOfNoLogo = 1 << 10 // accounted size of a cache entry without a logo, in bytes
+	maxLogoFetches      = 4         // concurrent fetches
+	logoCacheSize       = 16 << 20  // cache size in bytes
+	logoCacheLifetime   = time.Hour // cache lifetime
+	missingLogoLifetime = time.Minute
+	missingLogoSize     = 1 << 10 // accounted size of a cache entry without a logo, in bytes
 )
 
 // clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so that
 // browsers send no requests to the app. Logos are fetched like a jwks_uri, and only images are served.
 type clientLogos struct {
-	responder *endpoint.Responder
-	clients   *client.Registry
-	turns     *fairqueue.Queue
-	kept      boundedcache.Cache[string, keptLogo] // by logo_uri
+	responder  *endpoint.Responder
+	clients    *client.Registry
+	fetchQueue *fairqueue.Queue
+	cache      boundedcache.Cache[string, cachedLogo] // by logo_uri
 }
 
-type keptLogo struct {
-	logo  *page.Logo // nil: fetching failed
-	until time.Time
+type cachedLogo struct {
+	logo    *page.Logo // nil: fetching failed
+	expires time.Time
 }
 
 func newClientLogos(responder *endpoint.Responder, clients *client.Registry) *clientLogos {
-	e := &clientLogos{responder: responder, clients: clients, turns: fairqueue.New(logosAtOnce)}
-	e.kept.MaxCost = logosKept
+	e := &clientLogos{responder: responder, clients: clients, fetchQueue: fairqueue.New(maxLogoFetches)}
+	e.cache.MaxCost = logoCacheSize
 	return e
 }
 
@@ -59,37 +59,37 @@ func (e *clientLogos) logo(ctx context.Context, clientID string) (*page.Logo, er
 	if err != nil || c == nil || c.Links.Logo == "" {
 		return nil, err
 	}
-	if known, ok := e.known(c); ok {
-		return known, nil
+	if cached, ok := e.findCached(c); ok {
+		return cached, nil
 	}
-	leave, err := e.turns.Enter(ctx, c.ID)
+	release, err := e.fetchQueue.Acquire(ctx, c.ID)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	if known, ok := e.known(c); ok { // fetched while waiting
-		return known, nil
+	defer release()
+	if cached, ok := e.findCached(c); ok { // fetched while waiting
+		return cached, nil
 	}
 	return e.fetch(ctx, c), nil
 }
 
-func (e *clientLogos) known(c *client.Client) (*page.Logo, bool) {
-	known, ok := e.kept.Get(c.Links.Logo)
-	return known.logo, ok && time.Now().Before(known.until)
+func (e *clientLogos) findCached(c *client.Client) (*page.Logo, bool) {
+	cached, ok := e.cache.Get(c.Links.Logo)
+	return cached.logo, ok && time.Now().Before(cached.expires)
 }
 
 // fetch fetches a logo and caches the result, including failures.
 func (e *clientLogos) fetch(ctx context.Context, c *client.Client) *page.Logo {
 	var logo *page.Logo
-	image, err := c.FetchLogo(ctx, page.MaxLogo)
+	image, err := c.FetchLogo(ctx, page.MaxLogoSize)
 	if err == nil {
 		logo, err = page.NewLogo(image)
 	}
 	if err != nil {
 		e.responder.Logger.WarnContext(ctx, "the logo of a registered client could not be had", "client_id", c.ID, "error", err)
-		e.kept.Put(c.Links.Logo, keptLogo{until: time.Now().Add(noLogoKept)}, costOfNoLogo)
+		e.cache.Put(c.Links.Logo, cachedLogo{expires: time.Now().Add(missingLogoLifetime)}, missingLogoSize)
 		return nil
 	}
-	e.kept.Put(c.Links.Logo, keptLogo{logo, time.Now().Add(logoKept)}, int64(len(image)+costOfNoLogo))
+	e.cache.Put(c.Links.Logo, cachedLogo{logo, time.Now().Add(logoCacheLifetime)}, int64(len(image)+missingLogoSize))
 	return logo
 }

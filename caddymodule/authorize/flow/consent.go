@@ -22,57 +22,57 @@ import (
 
 // consentPage asks a person to consent to a client's request.
 type consentPage struct {
-	frame      *signin.Frame
-	responses  *responses
-	authorizer *authorizer
-	patients   *launch.Patients
-	lasting    offlineAccessChoice
-	logger     *slog.Logger
+	renderer      *signin.Renderer
+	responses     *responses
+	authorizer    *authorizer
+	patients      *launch.Patients
+	offlineAccess offlineAccessChoice
+	logger        *slog.Logger
 }
 
-func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	asked := *req
-	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
-	var earlier *consent.Approval
+func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
+	narrowed := *req
+	ask, err := cp.authorizer.needsConsent(r.Context(), &narrowed, signedIn.User)
+	var previous *consent.Approval
 	if ask && err == nil {
-		earlier, err = cp.previousApproval(r, req, signedIn)
+		previous, err = cp.previousApproval(r, req, signedIn)
 	}
 	if err != nil {
 		cp.responses.redirectError(w, r, req, err)
 		return
 	}
 	data := page.Consent{
-		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered, Links: req.signIn.Destination.Links, Patient: cp.patientOf(r.Context(), req, signedIn.User),
+		Request: p.Get("request"), Client: req.client.DisplayName(), Person: page.Person(signedIn.User.Label()),
+		SelfRegistered: req.client.SelfRegistered, Links: req.signIn.Destination.Links, Patient: cp.pagePatient(r.Context(), req, signedIn.User),
 	}
 	if to, err := url.Parse(req.target.redirectURI); err == nil {
-		data.To = cmp.Or(to.Host, to.Scheme)
+		data.RedirectHost = cmp.Or(to.Host, to.Scheme)
 	}
 	if !ask { // consent was given in another tab: only Continue is left
-		cp.frame.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+		cp.renderer.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 		return
 	}
-	offer := consentOffer{user: signedIn.User, earlier: earlier, lasting: cp.lasting}
+	offer := consentContent{user: signedIn.User, previous: previous, offlineAccess: cp.offlineAccess}
 	for _, item := range req.items() {
-		if isFixed(item) {
-			data.Fixed = append(data.Fixed, Describe(item, signedIn.User))
+		if isRequired(item) {
+			data.RequiredItems = append(data.RequiredItems, Describe(item, signedIn.User))
 		}
 	}
 	data.Groups = offer.groups(req.items(), data.Patient)
-	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+	cp.renderer.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// patientOf returns the patient that the page names, at least by id if the FHIR server returns no name.
-func (cp *consentPage) patientOf(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
-	about := req.aboutPatient(user)
-	if about.IsOnlyPatient || about.Patient == "" {
+// pagePatient returns the patient that the page names, at least by id if the FHIR server returns no name.
+func (cp *consentPage) pagePatient(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
+	subject := req.patientSubject(user)
+	if subject.IsOnlyPatient || subject.Patient == "" {
 		return page.ConsentPatient{}
 	}
-	shown := page.ConsentPatient{ID: about.Patient}
-	if about.Patient == req.launch.picked.patient {
-		shown.Name = req.launch.picked.name
+	shown := page.ConsentPatient{ID: subject.Patient}
+	if subject.Patient == req.launch.choice.patient {
+		shown.Name = req.launch.choice.name
 	}
-	found, err := cp.patients.Named(ctx, user.Person(), about.Patient)
+	found, err := cp.patients.FindChosen(ctx, user.Person(), subject.Patient)
 	if err != nil {
 		cp.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
 		return shown
@@ -82,18 +82,18 @@ func (cp *consentPage) patientOf(ctx context.Context, req *authorizationRequest,
 }
 
 // previousApproval returns the person's previous approval if it is still valid, or nil.
-func (cp *consentPage) previousApproval(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
+func (cp *consentPage) previousApproval(r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) (*consent.Approval, error) {
 	if req.client.Consent == client.ConsentSkip {
 		return nil, nil
 	}
 	all, err := cp.authorizer.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
-	return all.ApprovalFor(req.aboutPatient(signedIn.User)), err
+	return all.ApprovalFor(req.patientSubject(signedIn.User)), err
 }
 
-func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	switch {
 	case p.Get("decision") != "allow":
-		cp.frame.ShowError(w, r, errNoDecision)
+		cp.renderer.ShowError(w, r, errMissingDecision)
 	case p.Get("continue") != "":
 		cp.continueFlow(w, r, req, signedIn)
 	default:
@@ -102,13 +102,13 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 }
 
 // continueFlow handles the Continue page. If consent has become necessary since the page was shown, it shows the consent page.
-func (cp *consentPage) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+func (cp *consentPage) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	ask, err := cp.authorizer.needsConsent(r.Context(), req, signedIn.User)
 	switch {
 	case err != nil:
 		cp.responses.redirectError(w, r, req, err)
 	case ask:
-		redirectToPage(cp.frame, w, r, endpoint.Consent, req, signedIn)
+		redirectToPage(cp.renderer, w, r, endpoint.Consent, req, signedIn)
 	default:
 		cp.authorizer.respond(w, r, req, signedIn)
 	}
@@ -116,11 +116,11 @@ func (cp *consentPage) continueFlow(w http.ResponseWriter, r *http.Request, req 
 
 // deny records the refusal and returns access_denied to the client. The next request asks for consent
 // again. Otherwise, a client that needs no consent or already has it would get access despite the refusal.
-func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
-	asked := *req
-	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
+func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, _ oauth2.Parameters) {
+	narrowed := *req
+	ask, err := cp.authorizer.needsConsent(r.Context(), &narrowed, signedIn.User)
 	if err == nil && ask {
-		err = cp.authorizer.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
+		err = cp.authorizer.consents.RecordDenial(r.Context(), signedIn.User.ID, req.client.ID, req.patientSubject(signedIn.User))
 	}
 	if err == nil {
 		err = signin.ErrDenied
@@ -128,21 +128,21 @@ func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authori
 	cp.responses.redirectError(w, r, req, err)
 }
 
-func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	answer, err := cp.answer(req, p)
+func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
+	answer, err := cp.readDecision(req, p)
 	if err != nil {
-		cp.frame.ShowError(w, r, err)
+		cp.renderer.ShowError(w, r, err)
 		return
 	}
-	req.about = req.aboutPatient(signedIn.User)
-	asked := *req
+	req.approvalSubject = req.patientSubject(signedIn.User)
+	original := *req
 	if err := req.limit(answer); err != nil {
-		cp.deny(w, r, &asked, signedIn, p)
+		cp.deny(w, r, &original, signedIn, p)
 		return
 	}
-	withdrawn, err := cp.authorizer.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
+	withdrawn, err := cp.authorizer.consents.RevokeIfNarrowed(r.Context(), req.client, signedIn.User.ID, req.approvalSubject, answer)
 	if err == nil {
-		err = cp.authorizer.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
+		err = cp.authorizer.consents.SaveDecision(r.Context(), signedIn.User.ID, req.client.ID, req.approvalSubject, answer)
 	}
 	switch {
 	case err != nil && withdrawn: // the page must report that the withdrawal failed
@@ -154,20 +154,20 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 	cp.authorizer.respond(w, r, req, signedIn)
 }
 
-// answer reads the submitted consent form.
-func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Decision, err error) {
-	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
+// readDecision reads the submitted consent form.
+func (cp *consentPage) readDecision(req *authorizationRequest, p oauth2.Parameters) (a consent.Decision, err error) {
+	ticked := func(name string) bool { return p.Get(itemFieldPrefix+name) != "" }
 	for _, item := range req.items() {
-		given := consent.GrantedItem{Item: item}
-		if choice := consent.ChoiceOf(item); isFixed(item) {
-			given.Scopes = []string{item}
+		granted := consent.GrantedItem{Item: item}
+		if choice := consent.NewChoice(item); isRequired(item) {
+			granted.Scopes = []string{item}
 		} else {
-			given.Scopes = choice.GrantedScopes(ticked)
+			granted.Scopes = choice.GrantedScopes(ticked)
 		}
-		a.Items = append(a.Items, given)
+		a.Items = append(a.Items, granted)
 	}
 	if len(a.ScopesFor(client.OfflineAccess)) > 0 {
-		a.Until, err = cp.lasting.until(p.Get(lastingField))
+		a.OfflineAccessUntil, err = cp.offlineAccess.parseExpiry(p.Get(offlineAccessField))
 	}
 	return a, err
 }
@@ -179,41 +179,41 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	switch {
 	case req.client.Consent == client.ConsentSkip:
 		return false, nil
-	case req.signIn.How.Prompts("consent"):
+	case req.signIn.Parameters.HasPrompt("consent"):
 		return true, nil
 	}
 	required := req.client.RequiresConsent()
 	all, err := a.consents.Load(ctx, user.ID, req.client.ID)
-	req.about = req.aboutPatient(user)
-	earlier := all.ApprovalFor(req.about)
+	req.approvalSubject = req.patientSubject(user)
+	previous := all.ApprovalFor(req.approvalSubject)
 	switch {
 	case err != nil:
 		return true, err
-	case earlier == nil:
+	case previous == nil:
 		return required, nil
 	}
-	answer, asked := earlier.Decision(req.items(), !required)
-	return earlier.Declined || !asked || req.limit(answer) != nil, nil
+	answer, wasAsked := previous.Decision(req.items(), !required)
+	return previous.DeniedSince || !wasAsked || req.limit(answer) != nil, nil
 }
 
-// aboutPatient returns the patient for whom the person's answer is valid.
-func (req *authorizationRequest) aboutPatient(user *people.User) consent.Subject {
+// patientSubject returns the patient for whom the person's answer is valid.
+func (req *authorizationRequest) patientSubject(user *people.User) consent.PatientContext {
 	person := user.Person()
 	patient := req.patient(person)
-	return consent.Subject{Patient: patient, IsOnlyPatient: patient != "" && person.OwnPatientID() == patient}
+	return consent.PatientContext{Patient: patient, IsOnlyPatient: patient != "" && person.DefaultPatientID() == patient}
 }
 
 const (
-	claimItem = "claim:" // prefix of items that are claims
-	itemField = "may "   // prefix of the names of checkboxes
+	claimItemPrefix = "claim:" // prefix of items that are claims
+	itemFieldPrefix = "may "   // prefix of the names of checkboxes
 )
 
 // items returns the items that a person can allow: scopes, and claims requested by name.
 func (req *authorizationRequest) items() []string {
 	items := slices.Clone(req.scope)
-	ofScope := people.ClaimsOfScope(req.scope)
+	scopeClaims := people.ClaimsOfScope(req.scope)
 	for _, name := range slices.Concat(req.claims.userinfo, req.claims.idToken) {
-		if item := claimItem + name; !slices.Contains(ofScope, name) && !slices.Contains(items, item) {
+		if item := claimItemPrefix + name; !slices.Contains(scopeClaims, name) && !slices.Contains(items, item) {
 			items = append(items, item)
 		}
 	}
@@ -224,33 +224,33 @@ func (req *authorizationRequest) items() []string {
 // It returns an error if no scope remains.
 func (req *authorizationRequest) limit(a consent.Decision) error {
 	items := req.items()
-	refused := func(item string) bool { return slices.Contains(items, item) && len(a.ScopesFor(item)) == 0 }
-	refusedClaim := func(name string) bool {
-		return refused(claimItem+name) || refused(people.ScopeOf(name))
+	isRefused := func(item string) bool { return slices.Contains(items, item) && len(a.ScopesFor(item)) == 0 }
+	isRefusedClaim := func(name string) bool {
+		return isRefused(claimItemPrefix+name) || isRefused(people.ScopeOf(name))
 	}
-	req.claims.userinfo = slices.DeleteFunc(slices.Clone(req.claims.userinfo), refusedClaim)
-	req.claims.idToken = slices.DeleteFunc(slices.Clone(req.claims.idToken), refusedClaim)
-	req.scope, req.offlineExpiry = givenScope(req.scope, a), a.Until
+	req.claims.userinfo = slices.DeleteFunc(slices.Clone(req.claims.userinfo), isRefusedClaim)
+	req.claims.idToken = slices.DeleteFunc(slices.Clone(req.claims.idToken), isRefusedClaim)
+	req.scope, req.offlineExpiry = grantedScope(req.scope, a), a.OfflineAccessUntil
 	if len(req.scope) == 0 {
 		return signin.ErrDenied
 	}
 	return nil
 }
 
-// givenScope returns the granted part of a scope without duplicates.
-func givenScope(scope []string, a consent.Decision) (given []string) {
+// grantedScope returns the granted part of a scope without duplicates.
+func grantedScope(scope []string, a consent.Decision) (granted []string) {
 	for _, item := range scope {
 		for _, s := range a.ScopesFor(item) {
-			if !slices.Contains(given, s) {
-				given = append(given, s)
+			if !slices.Contains(granted, s) {
+				granted = append(granted, s)
 			}
 		}
 	}
-	return given
+	return granted
 }
 
-// isFixed reports whether an item cannot be unticked because the request is meaningless without it:
+// isRequired reports whether an item cannot be unticked because the request is meaningless without it:
 // the sign-in itself and the launch context.
-func isFixed(item string) bool {
+func isRequired(item string) bool {
 	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }

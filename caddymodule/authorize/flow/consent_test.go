@@ -22,7 +22,7 @@ import (
 )
 
 func consentRequired(c *authorize.Config) {
-	authorizetest.EveryFlow(c)
+	authorizetest.AllowAllFlows(c)
 	c.Clients[0].Consent = client.ConsentRequired
 }
 
@@ -38,7 +38,7 @@ func TestConsentPage(t *testing.T) {
 		"<legend>Required</legend>", "<legend>Access health records of all patients you can see</legend>", "<legend>See information about you</legend>",
 		"Your email address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", " as alice. You’ll continue to app.example.org.", ">Allow</button>", ">Deny</button>",
 	)
-	if got := strings.Join(authorizetest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
+	if got := strings.Join(authorizetest.CheckboxNames(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
 		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+
 		"may email; may claim:given_name; may demo.read" {
 		t.Errorf("boxes %s", got)
@@ -50,7 +50,7 @@ func TestConsentPage(t *testing.T) {
 }
 
 // The consent page appears once per set of scopes, unless the request or the client requires otherwise.
-func TestConsentIsAskedFor(t *testing.T) {
+func TestConsentIsRequested(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, consent string
@@ -84,7 +84,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 // Unticked items are not granted, now or at later requests (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); authorizetest.WholePerson(c) }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); authorizetest.WithAllClaims(c) }))
 	q := authorizetest.Request(url.Values{
 		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
 		"claims": {`{"userinfo":{"given_name":null,"nickname":null},"id_token":{"email":null}}`},
@@ -105,7 +105,7 @@ func TestConsentLimits(t *testing.T) {
 }
 
 // By default the consent page appears only on request. Items unticked on the page stay denied.
-func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
+func TestDefaultConsentIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for _, tt := range [][2]string{{"", "openid email"}, {"consent", "openid"}, {"", "openid"}} {
@@ -126,7 +126,7 @@ func TestConsentFormCannotWiden(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"openid email"}}), "alice", "right"))
-	form := authorizetest.Decision(sealed, "allow")
+	form := authorizetest.DecisionForm(sealed, "allow")
 	form.Set("may user/*.rs", "yes")
 	form.Set("may phone", "yes")
 	u := authorizetest.Location(t, b.Post("/oauth2/consent", form))
@@ -140,8 +140,8 @@ func TestConsentDenied(t *testing.T) {
 		scope string
 		form  func(sealed string) url.Values
 	}{
-		{"by the button", "openid", func(sealed string) url.Values { return authorizetest.Decision(sealed, "deny") }},
-		{"by taking everything out", "demo.read", func(sealed string) url.Values { return authorizetest.Decision(sealed, "allow") }},
+		{"by the button", "openid", func(sealed string) url.Values { return authorizetest.DecisionForm(sealed, "deny") }},
+		{"by taking everything out", "demo.read", func(sealed string) url.Values { return authorizetest.DecisionForm(sealed, "allow") }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestConsentSentTwice(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 	for range 2 {
-		u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
+		u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
 		if answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil)); answer.AccessToken == "" {
 			t.Errorf("%+v", answer)
 		}
@@ -201,7 +201,7 @@ func TestConsentIsRemembered(t *testing.T) {
 	}
 }
 
-func TestConsentIsTheClients(t *testing.T) {
+func TestConsentIsPerClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
@@ -218,7 +218,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = storetest.NewIntercepted(func(method, key string) error {
+		c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
 			if method == "Put" && strings.HasPrefix(key, "consent:") {
 				return store.ErrFull
 			}
@@ -232,7 +232,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := authorizetest.Failing(&broken)
+	durable := authorizetest.NewFailingStore(&broken)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
 	b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 	broken = true
@@ -244,7 +244,7 @@ func TestConsentWithBrokenStore(t *testing.T) {
 func TestConsentFollowsEveryFlow(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
-	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
+	q := implicitRequest(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
 	u := b.Allow(b.SignIn(q, "alice", "right"), "email")
 	if f := fragment(t, u); f.Get("access_token") == "" || f.Get("id_token") == "" {
 		t.Errorf("%s", u)
@@ -267,8 +267,8 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"},
 		}))
 	}
-	second := refresh(first.Refresh)
-	if second.Refresh == "" {
+	second := refresh(first.RefreshToken)
+	if second.RefreshToken == "" {
 		t.Fatalf("with consent: %+v", second)
 	}
 	consents, err := durable.List(t.Context(), "consent:")
@@ -276,7 +276,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 		t.Fatalf("%q, %v", consents, err)
 	}
 	authorizetest.NoError(t, durable.Delete(t.Context(), consents[0]))
-	authorizetest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
+	authorizetest.Equal(t, refresh(second.RefreshToken).Error, "invalid_grant", "without")
 }
 
 // Stored consent per person and client is limited. Beyond the limit only the latest approval
@@ -311,11 +311,11 @@ func TestConsentTakenBack(t *testing.T) {
 	}
 	family := func(r *http.Response) string {
 		back := b.Allow(r, "*")
-		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(back.Query().Get("code"), nil))).Refresh
+		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(back.Query().Get("code"), nil))).RefreshToken
 	}
 	wide := family(b.SignIn(scope("openid offline_access demo.read"), "alice", "right"))
 	narrow := family(b.Authorize(scope("openid offline_access")))
-	wide = b.Refresh(wide, nil).Refresh
+	wide = b.Refresh(wide, nil).RefreshToken
 	b.Allow(b.Authorize(scope("openid offline_access demo.read")), "offline_access")
 	authorizetest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "what was taken back")
 	if got := b.Refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
@@ -327,22 +327,22 @@ func TestConsentTakenBack(t *testing.T) {
 func TestConsentAfterProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
-	_, answer := authorizetest.Push(b, authorizetest.Request(authorizetest.ByProvider("hospital")))
-	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Pushed(answer.RequestURI))))
-	sealed := authorizetest.Field(t, page, "request")
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	_, answer := authorizetest.Push(b, authorizetest.Request(authorizetest.SelectProvider("hospital")))
+	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.PushedRequest(answer.RequestURI))))
+	sealed := authorizetest.FieldValue(t, page, "request")
 	if !strings.Contains(page, "Give The App access?") {
 		t.Fatalf("page %s", page)
 	}
-	if u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+	if u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }
 
 const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 
-// choosing returns a browser for a server that asks for consent.
-func choosing(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
+// newConsentBrowser returns a browser for a server that asks for consent.
+func newConsentBrowser(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
@@ -354,11 +354,11 @@ func choosing(t *testing.T, change func(*authorize.Config)) *authorizetest.Brows
 	}))
 }
 
-// giving submits the consent page of a response with its default ticks, modified by change.
-func giving(b *authorizetest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
+// submitConsent submits the consent page of a response with its default ticks, modified by change.
+func submitConsent(b *authorizetest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
 	b.T.Helper()
 	page, _ := b.OpenForm(r)
-	form := authorizetest.TickedForm(page)
+	form := authorizetest.UnchangedConsentForm(page)
 	change(form)
 	return authorizetest.Location(b.T, b.Post("/oauth2/consent", form))
 }
@@ -372,7 +372,7 @@ func untick(names ...string) func(url.Values) {
 	}
 }
 
-func asking(scope string, change url.Values) url.Values {
+func scopeRequest(scope string, change url.Values) url.Values {
 	q := authorizetest.Request(url.Values{"scope": {scope}})
 	maps.Copy(q, change)
 	return q
@@ -382,8 +382,8 @@ func asking(scope string, change url.Values) url.Values {
 func TestConsentToAll(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"openid user/*.rs", "user/*.cruds user/Condition.read offline_access", "user/Observation.rs?category=laboratory%7C demo.read"} {
-		b := choosing(t, nil)
-		authorizetest.Equal(t, b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())).Scope, scope)
+		b := newConsentBrowser(t, nil)
+		authorizetest.Equal(t, b.Redeem(submitConsent(b, b.SignIn(scopeRequest(scope, nil), "alice", "right"), untick())).Scope, scope)
 	}
 }
 
@@ -407,19 +407,19 @@ func TestConsentToLess(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := choosing(t, nil)
-			q := asking(tt.scope, nil)
-			first := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), untick(tt.unticked...)))
+			b := newConsentBrowser(t, nil)
+			q := scopeRequest(tt.scope, nil)
+			first := b.Redeem(submitConsent(b, b.SignIn(q, "alice", "right"), untick(tt.unticked...)))
 			for name, answer := range map[string]authorizetest.TokenResponse{
-				"code": first, "refresh": b.Refresh(first.Refresh, nil), "next request": b.Redeem(authorizetest.Location(t, b.Authorize(q))),
+				"code": first, "refresh": b.Refresh(first.RefreshToken, nil), "next request": b.Redeem(authorizetest.Location(t, b.Authorize(q))),
 			} {
 				if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
 					t.Errorf("%s: scope %q, wanted %q: %+v", name, answer.Scope, tt.want, answer)
 				}
 			}
 			next := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
-			for _, token := range []string{next.AccessToken, next.Refresh} {
-				got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush"))
+			for _, token := range []string{next.AccessToken, next.RefreshToken} {
+				got := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", token, "service", "hush"))
 				if got["active"] != true || got["scope"] != tt.want {
 					t.Errorf("introspection: %v", got)
 				}
@@ -431,9 +431,9 @@ func TestConsentToLess(t *testing.T) {
 // A wildcard scope can be reduced to kinds of data.
 func TestConsentByKind(t *testing.T) {
 	t.Parallel()
-	b := choosing(t, nil)
-	q := asking("openid user/*.cruds offline_access", nil)
-	first := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), func(form url.Values) {
+	b := newConsentBrowser(t, nil)
+	q := scopeRequest("openid user/*.cruds offline_access", nil)
+	first := b.Redeem(submitConsent(b, b.SignIn(q, "alice", "right"), func(form url.Values) {
 		for name := range form {
 			kept := strings.HasSuffix(name, " AllergyIntolerance") || strings.HasSuffix(name, " insurance")
 			if strings.HasPrefix(name, "may user/*.cruds ") && !kept && name != "may user/*.cruds read" {
@@ -444,39 +444,39 @@ func TestConsentByKind(t *testing.T) {
 	if want := "openid user/AllergyIntolerance.rs user/Coverage.rs user/Claim.rs user/ExplanationOfBenefit.rs offline_access"; first.Scope != want {
 		t.Fatalf("scope %q", first.Scope)
 	}
-	authorizetest.Equal(t, b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
+	authorizetest.Equal(t, b.Refresh(first.RefreshToken, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
 	next := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
-	authorizetest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
+	authorizetest.Equal(t, b.Refresh(next.RefreshToken, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
 
 // The page shows the previous choice, and granting less revokes grants with more.
-func TestConsentLessAgain(t *testing.T) {
+func TestConsentIsReduced(t *testing.T) {
 	t.Parallel()
-	b := choosing(t, nil)
+	b := newConsentBrowser(t, nil)
 	scope := "openid user/Condition.rs offline_access"
-	wide := b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick("user/Condition.rs health-concern")))
-	again := asking(scope, url.Values{"prompt": {"consent"}})
+	wide := b.Redeem(submitConsent(b, b.SignIn(scopeRequest(scope, nil), "alice", "right"), untick("user/Condition.rs health-concern")))
+	again := scopeRequest(scope, url.Values{"prompt": {"consent"}})
 	page, _ := b.OpenForm(b.Authorize(again))
-	if form := authorizetest.TickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
+	if form := authorizetest.UnchangedConsentForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
 		t.Errorf("offered: %v", form)
 	}
-	narrow := b.Redeem(giving(b, b.Authorize(again), untick("user/Condition.rs encounter-diagnosis")))
+	narrow := b.Redeem(submitConsent(b, b.Authorize(again), untick("user/Condition.rs encounter-diagnosis")))
 	if narrow.Scope != "openid user/Condition.rs"+problemList+" offline_access" {
 		t.Fatalf("scope %q", narrow.Scope)
 	}
 	authorizetest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
-	authorizetest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
+	authorizetest.Equal(t, b.Refresh(wide.RefreshToken, nil).Error, "invalid_grant", "the refresh token of before")
 	b.Allow(b.Authorize(again), "*") // grants more again
-	authorizetest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
+	authorizetest.Equal(t, b.Refresh(narrow.RefreshToken, nil).Scope, narrow.Scope, "what is still given, after more was")
 }
 
 // The stored form of consents stays readable for other gateways and later versions.
 func TestStoredConsentsAreStable(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
-	b := choosing(t, func(c *authorize.Config) { c.Durable = durable })
-	q := asking("openid user/*.rs demo.read", nil)
-	giving(b, b.SignIn(q, "alice", "right"), untick("demo.read"))
+	b := newConsentBrowser(t, func(c *authorize.Config) { c.Durable = durable })
+	q := scopeRequest("openid user/*.rs demo.read", nil)
+	submitConsent(b, b.SignIn(q, "alice", "right"), untick("demo.read"))
 	keys, err := durable.List(t.Context(), "consent:")
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%q, %v", keys, err)
@@ -497,7 +497,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 }
 
 // The page names the patient and omits scopes without their launch context.
-func TestConsentSaysWhose(t *testing.T) {
+func TestConsentNamesPatient(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, fhirUser string
@@ -512,20 +512,20 @@ func TestConsentSaysWhose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.NewLaunching(t, &authorizetest.FHIRServer{}, tt.fhirUser, consentRequired)
-			r := b.SignIn(asking("openid launch/patient patient/*.rs user/*.rs", nil), "alice", "right")
+			b := authorizetest.NewLaunchBrowser(t, &authorizetest.FHIRServer{}, tt.fhirUser, consentRequired)
+			r := b.SignIn(scopeRequest("openid launch/patient patient/*.rs user/*.rs", nil), "alice", "right")
 			if authorizetest.Location(t, r).Path == "/oauth2/select_patient" {
 				r = b.Get(authorizetest.Location(t, r).String())
 			}
 			if tt.pick != "" {
-				sealed := authorizetest.Field(t, authorizetest.Body(t, r), "request")
+				sealed := authorizetest.FieldValue(t, authorizetest.Body(t, r), "request")
 				r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {tt.pick}})
 			}
 			page, _ := b.OpenForm(r)
 			if !strings.Contains(page, tt.want) {
 				t.Errorf("page %s", page)
 			}
-			if offered := slices.Contains(authorizetest.Boxes(page), "may patient/*.rs"); offered == (tt.fhirUser == "") {
+			if offered := slices.Contains(authorizetest.CheckboxNames(page), "may patient/*.rs"); offered == (tt.fhirUser == "") {
 				t.Errorf("a patient's records are offered: %t", offered)
 			}
 		})
@@ -549,10 +549,10 @@ func TestConsentForATime(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := choosing(t, func(c *authorize.Config) { c.RefreshTokenLifetime = 60 * day; c.SessionLifetime = 30 * day })
-				q := asking("openid offline_access", nil)
+				b := newConsentBrowser(t, func(c *authorize.Config) { c.RefreshTokenLifetime = 60 * day; c.SessionLifetime = 30 * day })
+				q := scopeRequest("openid offline_access", nil)
 				choose := func(form url.Values) { form.Set("days", tt.days) }
-				token := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), choose)).Refresh
+				token := b.Redeem(submitConsent(b, b.SignIn(q, "alice", "right"), choose)).RefreshToken
 				time.Sleep(tt.until - 10*time.Minute)
 				before := b.Refresh(token, nil)
 				if before.ExpiresIn != tt.expiresIn {
@@ -561,14 +561,14 @@ func TestConsentForATime(t *testing.T) {
 				if tt.days != "" { // a later grant has the same expiry
 					later := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
 					time.Sleep(10 * time.Minute)
-					if got := b.Refresh(later.Refresh, nil); later.Refresh == "" || got.Error != "invalid_grant" {
+					if got := b.Refresh(later.RefreshToken, nil); later.RefreshToken == "" || got.Error != "invalid_grant" {
 						t.Errorf("%+v, then %+v", later, got)
 					}
 					authorizetest.Equal(t, outcome(t, b, url.Values{"scope": {"openid offline_access"}}), "consent", "the next request")
 					authorizetest.Equal(t, outcome(t, b, nil), "code", "the next request without offline_access")
 				}
 				time.Sleep(10 * time.Minute)
-				authorizetest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "afterwards")
+				authorizetest.Equal(t, b.Refresh(before.RefreshToken, nil).Error, "invalid_grant", "afterwards")
 			})
 		})
 	}
@@ -578,13 +578,13 @@ func TestConsentForATime(t *testing.T) {
 func TestConsentForAShorterTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := choosing(t, nil)
-		q := asking("openid offline_access", url.Values{"prompt": {"consent"}})
-		long := b.Redeem(giving(b, b.SignIn(q, "alice", "right"), untick()))
-		giving(b, b.Authorize(q), func(form url.Values) { form.Set("days", "1") })
-		long = b.Refresh(long.Refresh, nil)
+		b := newConsentBrowser(t, nil)
+		q := scopeRequest("openid offline_access", url.Values{"prompt": {"consent"}})
+		long := b.Redeem(submitConsent(b, b.SignIn(q, "alice", "right"), untick()))
+		submitConsent(b, b.Authorize(q), func(form url.Values) { form.Set("days", "1") })
+		long = b.Refresh(long.RefreshToken, nil)
 		time.Sleep(25 * time.Hour)
-		if got := b.Refresh(long.Refresh, nil); long.Refresh == "" || got.Error != "invalid_grant" {
+		if got := b.Refresh(long.RefreshToken, nil); long.RefreshToken == "" || got.Error != "invalid_grant" {
 			t.Errorf("%+v, then %+v", long, got)
 		}
 	})
@@ -603,8 +603,8 @@ func TestConsentTimesAreBounded(t *testing.T) {
 		{90 * time.Minute, "Until you end access, at most 2 hours"},
 	}
 	for _, tt := range tests {
-		b := choosing(t, func(c *authorize.Config) { c.RefreshTokenLifetime = tt.lifetime })
-		page, sealed := b.OpenForm(b.SignIn(asking("openid offline_access", nil), "alice", "right"))
+		b := newConsentBrowser(t, func(c *authorize.Config) { c.RefreshTokenLifetime = tt.lifetime })
+		page, sealed := b.OpenForm(b.SignIn(scopeRequest("openid offline_access", nil), "alice", "right"))
 		var times []string
 		for part := range strings.SplitSeq(page, `<input type="radio"`) {
 			_, text, _ := strings.Cut(part, "<span>")
@@ -614,7 +614,7 @@ func TestConsentTimesAreBounded(t *testing.T) {
 		if got := strings.Join(times[1:], "; "); got != tt.want {
 			t.Errorf("%s: %s", tt.lifetime, got)
 		}
-		form := authorizetest.Decision(sealed, "allow")
+		form := authorizetest.DecisionForm(sealed, "allow")
 		form.Set("may offline_access", "yes")
 		form.Set("days", "400")
 		authorizetest.WantStatus(t, b.Post("/oauth2/consent", form), http.StatusBadRequest, tt.lifetime)

@@ -24,22 +24,22 @@ func consentScript(groups []page.ConsentGroup) string {
 	return ""
 }
 
-// consentOffer is the content of a consent page for a person.
-type consentOffer struct {
-	user    *people.User
-	earlier *consent.Approval // previous approval if still valid, or nil
-	lasting offlineAccessChoice
+// consentContent is the content of a consent page for a person.
+type consentContent struct {
+	user          *people.User
+	previous      *consent.Approval // previous approval if still valid, or nil
+	offlineAccess offlineAccessChoice
 }
 
 // consentGroup identifies a group on the consent page; the constants are in page order.
 type consentGroup int
 
 const (
-	patientRecords consentGroup = iota
-	userRecords
-	profile
-	otherItems
-	lastingAccess
+	patientRecordsGroup consentGroup = iota
+	userRecordsGroup
+	profileGroup
+	otherItemsGroup
+	offlineAccessGroup
 	consentGroupCount
 )
 
@@ -47,28 +47,28 @@ func groupOf(item string) consentGroup {
 	scope, isResource := smart.ParseResourceScope(item)
 	switch {
 	case isResource && scope.Level == "patient":
-		return patientRecords
+		return patientRecordsGroup
 	case isResource:
-		return userRecords
+		return userRecordsGroup
 	case item == client.OfflineAccess, item == client.OnlineAccess:
-		return lastingAccess
-	case strings.HasPrefix(item, claimItem), len(people.ClaimsOfScope([]string{item})) > 0:
-		return profile
+		return offlineAccessGroup
+	case strings.HasPrefix(item, claimItemPrefix), len(people.ClaimsOfScope([]string{item})) > 0:
+		return profileGroup
 	}
-	return otherItems
+	return otherItemsGroup
 }
 
 // groups returns the items that can be unticked, with health records separate from personal data.
-func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (shown []page.ConsentGroup) {
+func (o *consentContent) groups(items []string, patient page.ConsentPatient) (shown []page.ConsentGroup) {
 	var groups [consentGroupCount][]page.ConsentItem
 	for _, item := range items {
-		if !isFixed(item) {
+		if !isRequired(item) {
 			g := groupOf(item)
 			groups[g] = append(groups[g], o.item(item))
 		}
 	}
 	legends := [consentGroupCount]*page.Text{
-		whoseRecords(patient), page.T("Access health records of all patients you can see"), page.T("See information about you"),
+		recordsHeading(patient), page.T("Access health records of all patients you can see"), page.T("See information about you"),
 		page.T("Other permissions"), page.T("How long access lasts"),
 	}
 	for g, items := range groups {
@@ -79,8 +79,8 @@ func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (show
 	return shown
 }
 
-// whoseRecords returns the heading that names the patient of patient-level scopes.
-func whoseRecords(p page.ConsentPatient) *page.Text {
+// recordsHeading returns the heading that names the patient of patient-level scopes.
+func recordsHeading(p page.ConsentPatient) *page.Text {
 	switch {
 	case p.Name != "":
 		return page.T("Access health records of %s", p.Name)
@@ -91,57 +91,57 @@ func whoseRecords(p page.ConsentPatient) *page.Text {
 }
 
 // item returns an item's checkbox and the checkboxes for its parts.
-func (o *consentOffer) item(item string) page.ConsentItem {
-	choice := consent.ChoiceOf(item)
-	names, asked := o.earlier.Ticked(&choice)
-	box := consentBox{ticked: func(name string) bool { return !asked || names[name] }}
-	shown := box.show(&choice, Describe(item, o.user))
+func (o *consentContent) item(item string) page.ConsentItem {
+	choice := consent.NewChoice(item)
+	names, wasAsked := o.previous.TickedNames(&choice)
+	box := choiceRenderer{isTicked: func(name string) bool { return !wasAsked || names[name] }}
+	shown := box.render(&choice, Describe(item, o.user))
 	if scope, ok := smart.ParseResourceScope(item); ok {
-		shown.Text, shown.Detail = dataOf(scope), verbs(scope.Permission)
+		shown.Text, shown.Detail = describeData(scope), describePermission(scope.Permission)
 	}
-	if read, write, both := choice.Permissions(); both {
+	if read, write, isSplit := choice.Permissions(); isSplit {
 		scope, _ := smart.ParseResourceScope(item)
 		shown.Permissions = []page.ConsentItem{
-			{Name: itemField + read, Text: verbs(scope.Permission & consent.Reading), Ticked: box.ticked(read)},
-			{Name: itemField + write, Text: verbs(scope.Permission & consent.Writing), Ticked: box.ticked(write)},
+			{Name: itemFieldPrefix + read, Text: describePermission(scope.Permission & consent.ReadPermission), Ticked: box.isTicked(read)},
+			{Name: itemFieldPrefix + write, Text: describePermission(scope.Permission & consent.WritePermission), Ticked: box.isTicked(write)},
 		}
 	}
-	shown.Limited = asked && shown.Ticked && box.untickedPart(&choice)
+	shown.PartlyTicked = wasAsked && shown.Ticked && box.hasUntickedPart(&choice)
 	if item == client.OfflineAccess {
-		shown.Times = o.lasting.onPage()
+		shown.Times = o.offlineAccess.pageOptions()
 	}
 	return shown
 }
 
-// consentBox renders choices with their initial ticks.
-type consentBox struct {
-	ticked func(name string) bool
+// choiceRenderer renders choices with their initial ticks.
+type choiceRenderer struct {
+	isTicked func(name string) bool
 }
 
-func (b consentBox) show(choice *consent.Choice, text *page.Text) page.ConsentItem {
-	item := page.ConsentItem{Name: itemField + choice.Name, Text: text, Ticked: b.ticked(choice.Name)}
+func (b choiceRenderer) render(choice *consent.Choice, text *page.Text) page.ConsentItem {
+	item := page.ConsentItem{Name: itemFieldPrefix + choice.Name, Text: text, Ticked: b.isTicked(choice.Name)}
 	for i := range choice.Parts {
 		part := &choice.Parts[i]
-		item.Parts = append(item.Parts, b.show(part, partWords[part.Kind()]))
+		item.Parts = append(item.Parts, b.render(part, partTexts[part.Kind()]))
 	}
 	return item
 }
 
-// untickedPart reports whether any part of an item is unticked.
-func (b consentBox) untickedPart(choice *consent.Choice) bool {
-	read, write, both := choice.Permissions()
-	if both && !(b.ticked(read) && b.ticked(write)) {
+// hasUntickedPart reports whether any part of an item is unticked.
+func (b choiceRenderer) hasUntickedPart(choice *consent.Choice) bool {
+	read, write, isSplit := choice.Permissions()
+	if isSplit && !(b.isTicked(read) && b.isTicked(write)) {
 		return true
 	}
 	for i := range choice.Parts {
-		if part := &choice.Parts[i]; !b.ticked(part.Name) || b.untickedPart(part) {
+		if part := &choice.Parts[i]; !b.isTicked(part.Name) || b.hasUntickedPart(part) {
 			return true
 		}
 	}
 	return false
 }
 
-var scopeWords = map[string]*page.Text{
+var scopeTexts = map[string]*page.Text{
 	"openid":           page.T("Recognize you when you sign in"),
 	"profile":          page.T("Your name and profile"),
 	"email":            page.T("Your email address"),
@@ -156,7 +156,7 @@ var scopeWords = map[string]*page.Text{
 	"launch/encounter": page.T("See which visit you chose"),
 }
 
-var claimWords = map[string]*page.Text{
+var claimTexts = map[string]*page.Text{
 	"name":                  page.T("Your name"),
 	"given_name":            page.T("Your given name"),
 	"middle_name":           page.T("Your middle name"),
@@ -190,10 +190,10 @@ var permissionWords = []struct {
 
 // Describe describes an item of a consent in plain words, starting in lower case.
 func Describe(item string, user *people.User) *page.Text {
-	if claim, ok := strings.CutPrefix(item, claimItem); ok {
-		return cmp.Or(claimWords[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
+	if claim, ok := strings.CutPrefix(item, claimItemPrefix); ok {
+		return cmp.Or(claimTexts[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
 	}
-	if text := scopeWords[item]; text != nil {
+	if text := scopeTexts[item]; text != nil {
 		return text
 	}
 	if scope, ok := smart.ParseResourceScope(item); ok {
@@ -204,24 +204,24 @@ func Describe(item string, user *people.User) *page.Text {
 
 // describeResource describes a resource scope. If the user is a patient, patient scopes are described as their own records.
 func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
-	what, verbs := dataOf(scope), verbs(scope.Permission)
+	data, verbs := describeData(scope), describePermission(scope.Permission)
 	switch {
 	case scope.Level == "patient" && strings.HasPrefix(user.FHIRUser, "Patient/"):
-		return page.T("%s your %s", verbs, what)
+		return page.T("%s your %s", verbs, data)
 	case scope.Level == "patient":
-		return page.T("%s the patient’s %s", verbs, what)
+		return page.T("%s the patient’s %s", verbs, data)
 	}
-	return page.T("%s %s of all patients you can see", verbs, what)
+	return page.T("%s %s of all patients you can see", verbs, data)
 }
 
-// dataOf describes the data that a resource scope covers.
-func dataOf(scope smart.ResourceScope) *page.Text {
-	if text := partWords[consent.CategoryOf(scope)]; text != nil {
+// describeData describes the data that a resource scope covers.
+func describeData(scope smart.ResourceScope) *page.Text {
+	if text := partTexts[consent.CategoryOf(scope)]; text != nil {
 		return text
 	}
-	text := partWords[scope.Type]
+	text := partTexts[scope.Type]
 	if text == nil {
-		text = page.T("records of type %s", spaced(scope.Type))
+		text = page.T("records of type %s", splitTypeName(scope.Type))
 	}
 	if scope.Query != "" {
 		text = page.T("%s (only %s)", text, strings.ReplaceAll(scope.Query, "&", ", "))
@@ -229,19 +229,19 @@ func dataOf(scope smart.ResourceScope) *page.Text {
 	return text
 }
 
-// verbs describes a permission, e.g. "read and search".
-func verbs(p smart.Permission) *page.Text {
+// describePermission describes a permission, e.g. "read and search".
+func describePermission(p smart.Permission) *page.Text {
 	var words []*page.Text
 	for _, v := range permissionWords {
 		if p&v.is != 0 {
 			words = append(words, v.word)
 		}
 	}
-	return page.And(words...)
+	return page.JoinWithAnd(words...)
 }
 
-// spaced inserts spaces between the words of a resource type.
-func spaced(name string) string {
+// splitTypeName inserts spaces between the words of a resource type.
+func splitTypeName(name string) string {
 	var b strings.Builder
 	for i, r := range name {
 		if i > 0 && unicode.IsUpper(r) {
@@ -252,8 +252,8 @@ func spaced(name string) string {
 	return b.String()
 }
 
-// partWords describes resource types, groups of types defined by [consent.Choice], and categories.
-var partWords = map[string]*page.Text{
+// partTexts describes resource types, groups of types defined by [consent.Choice], and categories.
+var partTexts = map[string]*page.Text{
 	smart.AnyType:           page.T("health records of all kinds"),
 	"AllergyIntolerance":    page.T("allergies"),
 	"Appointment":           page.T("appointments"),
@@ -304,8 +304,8 @@ var partWords = map[string]*page.Text{
 	"vital-signs":         page.T("vital signs, such as blood pressure"),
 }
 
-// lastingField is the form field for the lifetime of offline_access in days; empty means the configured maximum.
-const lastingField = "days"
+// offlineAccessField is the form field for the lifetime of offline_access in days; empty means the configured maximum.
+const offlineAccessField = "days"
 
 const day = 24 * time.Hour
 
@@ -324,8 +324,8 @@ func (l offlineAccessChoice) days() (days []int) {
 	return days
 }
 
-// until returns the expiry for the selected lifetime; zero means the configured maximum.
-func (l offlineAccessChoice) until(chosen string) (time.Time, error) {
+// parseExpiry returns the expiry for the selected lifetime; zero means the configured maximum.
+func (l offlineAccessChoice) parseExpiry(chosen string) (time.Time, error) {
 	if chosen == "" {
 		return time.Time{}, nil
 	}
@@ -334,20 +334,20 @@ func (l offlineAccessChoice) until(chosen string) (time.Time, error) {
 			return time.Now().Add(time.Duration(n) * day).UTC(), nil
 		}
 	}
-	return time.Time{}, errNoDecision
+	return time.Time{}, errMissingDecision
 }
 
-// onPage returns the options for the page, longest first.
-func (l offlineAccessChoice) onPage() []page.ConsentTime {
-	times := []page.ConsentTime{{Text: page.T("Until you end access, at most %s", inWords(l.max)), Ticked: true}}
+// pageOptions returns the options for the page, longest first.
+func (l offlineAccessChoice) pageOptions() []page.ConsentTime {
+	times := []page.ConsentTime{{Text: page.T("Until you end access, at most %s", describeDuration(l.max)), Ticked: true}}
 	for _, n := range l.days() {
-		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: inWords(time.Duration(n) * day)})
+		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: describeDuration(time.Duration(n) * day)})
 	}
 	return times
 }
 
-// inWords describes a duration in days, rounded down, or in hours, rounded up.
-func inWords(d time.Duration) *page.Text {
+// describeDuration describes a duration in days, rounded down, or in hours, rounded up.
+func describeDuration(d time.Duration) *page.Text {
 	if d >= day {
 		return page.Plural("%d day", "%d days", int(d/day))
 	}

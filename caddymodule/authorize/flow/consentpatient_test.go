@@ -22,8 +22,8 @@ import (
 
 const ofPatient = "openid launch/patient patient/*.rs offline_access"
 
-// opening returns the response after a clinician has signed in, if necessary, and chosen a patient.
-func opening(b *authorizetest.Browser, patient string, q url.Values) *http.Response {
+// openForPatient returns the response after a clinician has signed in, if necessary, and chosen a patient.
+func openForPatient(b *authorizetest.Browser, patient string, q url.Values) *http.Response {
 	b.T.Helper()
 	r := b.Authorize(q)
 	if strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login") {
@@ -31,43 +31,43 @@ func opening(b *authorizetest.Browser, patient string, q url.Values) *http.Respo
 	}
 	if strings.HasPrefix(r.Header.Get("Location"), "/oauth2/select_patient") {
 		if r = b.Get(r.Header.Get("Location")); r.StatusCode == http.StatusOK {
-			sealed := authorizetest.Field(b.T, authorizetest.Body(b.T, r), "request")
+			sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, r), "request")
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {patient}})
 		}
 	}
 	return r
 }
 
-func asksConsent(r *http.Response) bool {
+func isConsentRedirect(r *http.Response) bool {
 	return strings.HasPrefix(r.Header.Get("Location"), "/oauth2/consent?")
 }
 
 // Consent applies only to the patient named on the page.
 func TestConsentIsForOnePatient(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", consentRequired)
-	q := asking(ofPatient, nil)
-	ada := b.Redeem(giving(b, opening(b, "ada", q), untick()))
-	r := opening(b, "bob", q)
-	if !asksConsent(r) {
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", consentRequired)
+	q := scopeRequest(ofPatient, nil)
+	ada := b.Redeem(submitConsent(b, openForPatient(b, "ada", q), untick()))
+	r := openForPatient(b, "bob", q)
+	if !isConsentRedirect(r) {
 		t.Fatalf("another patient: to %s", r.Header.Get("Location"))
 	}
-	bob := b.Redeem(giving(b, r, untick("patient/*.rs Condition")))
+	bob := b.Redeem(submitConsent(b, r, untick("patient/*.rs Condition")))
 	if bob.Scope == ada.Scope {
 		t.Fatalf("nothing was unticked: %s", bob.Scope)
 	}
 	for patient, want := range map[string]string{"ada": ada.Scope, "bob": bob.Scope} {
-		r := opening(b, patient, q)
-		if asksConsent(r) {
+		r := openForPatient(b, patient, q)
+		if isConsentRedirect(r) {
 			t.Fatalf("%s: asked again", patient)
 		}
 		authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, r)).Scope, want, patient)
 	}
-	authorizetest.Equal(t, b.Refresh(ada.Refresh, nil).Scope, ada.Scope, "the refresh token for the first")
-	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Scope, bob.Scope, "the refresh token for the second")
+	authorizetest.Equal(t, b.Refresh(ada.RefreshToken, nil).Scope, ada.Scope, "the refresh token for the first")
+	authorizetest.Equal(t, b.Refresh(bob.RefreshToken, nil).Scope, bob.Scope, "the refresh token for the second")
 	// Withdrawing consent for one patient revokes only that patient's refresh tokens.
-	giving(b, opening(b, "bob", asking(ofPatient, url.Values{"prompt": {"consent"}})), untick("offline_access"))
-	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Error, "invalid_grant", "taken back")
+	submitConsent(b, openForPatient(b, "bob", scopeRequest(ofPatient, url.Values{"prompt": {"consent"}})), untick("offline_access"))
+	authorizetest.Equal(t, b.Refresh(bob.RefreshToken, nil).Error, "invalid_grant", "taken back")
 }
 
 // The consent page names the patient of an EHR launch, at least by id, and asks once for each patient.
@@ -85,27 +85,27 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, config := &authorizetest.FHIRServer{}, new(authorize.Config)
-			b := authorizetest.NewLaunching(t, h, "Practitioner/alice", func(c *authorize.Config) {
+			b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", func(c *authorize.Config) {
 				consentRequired(c)
 				c.Clients[0].Scopes = authorizetest.LaunchScopes
 				config = c
 			})
-			h.Down = tt.down
+			h.Unreachable = tt.down
 			launched := func(patient string) *http.Response {
-				handle := authorizetest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Patient: patient} })
-				return opening(b, "", asking("openid launch patient/*.rs", url.Values{"launch": {handle}}))
+				handle := authorizetest.RegisterLaunch(t, config, func(l *launch.Registration) { l.Context = launch.Context{Patient: patient} })
+				return openForPatient(b, "", scopeRequest("openid launch patient/*.rs", url.Values{"launch": {handle}}))
 			}
 			r := launched(tt.patient)
 			page, _ := b.OpenForm(r)
 			for _, want := range tt.want {
 				authorizetest.WantText(t, page, want)
 			}
-			giving(b, r, untick())
-			if asksConsent(launched(tt.patient)) {
+			submitConsent(b, r, untick())
+			if isConsentRedirect(launched(tt.patient)) {
 				t.Error("the same patient is asked about again")
 			}
 			other := map[string]string{"ada": "bob", "bob": "ada"}[tt.patient]
-			if !asksConsent(launched(other)) {
+			if !isConsentRedirect(launched(other)) {
 				t.Error("another patient is not asked about")
 			}
 		})
@@ -113,7 +113,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 }
 
 // A consent stored by a release without patients applies where the patient is unambiguous.
-func TestConsentOfBeforePatients(t *testing.T) {
+func TestConsentFromBeforePatients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fhirUser string
@@ -130,7 +130,7 @@ func TestConsentOfBeforePatients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			durable := store.NewMemory(0, 0)
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
 				consentRequired(c)
 				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = authorizetest.LaunchScopes, durable, tt.patients
 			})
@@ -138,7 +138,7 @@ func TestConsentOfBeforePatients(t *testing.T) {
 			earlier := `{"v":1,"user":"alice","client_id":"app","seen":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],` +
 				`"granted":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],"at":"` + at + `"}`
 			authorizetest.NoError(t, durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour))
-			if r := opening(b, "bob", asking(tt.scope, nil)); asksConsent(r) != tt.asks {
+			if r := openForPatient(b, "bob", scopeRequest(tt.scope, nil)); isConsentRedirect(r) != tt.asks {
 				t.Errorf("to %q", r.Header.Get("Location"))
 			}
 		})
@@ -146,16 +146,16 @@ func TestConsentOfBeforePatients(t *testing.T) {
 }
 
 // The account page shows for each app which patients' records it can access, since when and until when.
-func TestAccountSaysWhoseRecords(t *testing.T) {
+func TestAccountListsPatients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
 			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = authorizetest.LaunchScopes, []string{authorizetest.Callback}
 		})
-		giving(b, opening(b, "ada", asking("openid launch/patient patient/*.rs", nil)), untick())
+		submitConsent(b, openForPatient(b, "ada", scopeRequest("openid launch/patient patient/*.rs", nil)), untick())
 		time.Sleep(72 * time.Hour)
-		giving(b, opening(b, "bob", asking("openid launch/patient patient/*.rs", nil)), untick())
+		submitConsent(b, openForPatient(b, "bob", scopeRequest("openid launch/patient patient/*.rs", nil)), untick())
 		year := func(days int) string {
 			return `<span class="whole">` + time.Now().UTC().AddDate(0, 0, days).Format("Jan 2, 2006") + "</span>"
 		}
@@ -169,15 +169,15 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 }
 
 // The account page shows the expiry of access, not the expiry of the consent.
-func TestAccountSaysUntilChosenDay(t *testing.T) {
+func TestAccountShowsAccessExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
 			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = authorizetest.LaunchScopes, []string{authorizetest.Callback}
 		})
-		q := asking("openid launch/patient patient/*.rs offline_access", nil)
-		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
+		q := scopeRequest("openid launch/patient patient/*.rs offline_access", nil)
+		b.Redeem(submitConsent(b, openForPatient(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
 		want := `<br>Access ends by <span class="whole">` + time.Now().UTC().AddDate(0, 0, 1).Format("Jan 2, 2006") + "</span>."
 		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "Access continues after you sign out.") {
 			t.Errorf("%q is not on the page: %s", want, page)
@@ -186,44 +186,44 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 }
 
 // A refusal on the consent page also applies to later requests, whether or not the client needs consent.
-func TestRefusalLasts(t *testing.T) {
+func TestDeniedConsentIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, consent := range map[string]string{"not required": "", "required": client.ConsentRequired} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				authorizetest.EveryFlow(c)
+				authorizetest.AllowAllFlows(c)
 				c.Clients[0].Consent, c.Clients[0].Scopes = consent, []string{"user/*.rs", "offline_access"}
 			}))
 			const scope = "openid user/*.rs offline_access"
-			r := b.SignIn(asking(scope, nil), "alice", "right")
+			r := b.SignIn(scopeRequest(scope, nil), "alice", "right")
 			answer := authorizetest.Location(t, r)
-			if asksConsent(r) {
-				answer = giving(b, r, untick())
+			if isConsentRedirect(r) {
+				answer = submitConsent(b, r, untick())
 			}
 			before := b.Redeem(answer)
-			asked := asking(scope, url.Values{"prompt": {"consent"}})
-			giving(b, b.Authorize(asked), untick("user/*.rs"))
-			authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, b.Authorize(asking(scope, nil)))).Scope, "openid offline_access")
-			if r := b.Authorize(asking("openid user/Patient.rs", nil)); !asksConsent(r) {
+			asked := scopeRequest(scope, url.Values{"prompt": {"consent"}})
+			submitConsent(b, b.Authorize(asked), untick("user/*.rs"))
+			authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, b.Authorize(scopeRequest(scope, nil)))).Scope, "openid offline_access")
+			if r := b.Authorize(scopeRequest("openid user/Patient.rs", nil)); !isConsentRedirect(r) {
 				t.Errorf("a part of what was unticked: %s", r.Header.Get("Location"))
 			}
-			authorizetest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
+			authorizetest.Equal(t, b.Refresh(before.RefreshToken, nil).Error, "invalid_grant", "the refresh token of before")
 			for what, deny := range map[string]func(r *http.Response){
 				"denied": func(r *http.Response) {
 					_, sealed := b.OpenForm(r)
-					b.Post("/oauth2/consent", authorizetest.Decision(sealed, "deny"))
+					b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "deny"))
 				},
 				"all unticked": func(r *http.Response) {
 					_, sealed := b.OpenForm(r)
-					b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))
+					b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))
 				},
 			} {
-				q := asking("user/*.rs", url.Values{"prompt": {"consent"}})
-				giving(b, b.Authorize(q), untick())
+				q := scopeRequest("user/*.rs", url.Values{"prompt": {"consent"}})
+				submitConsent(b, b.Authorize(q), untick())
 				deny(b.Authorize(q))
-				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(asking("user/*.rs", url.Values{"prompt": {"none"}}))).Query().Get("error"), "consent_required", what)
-				if r := b.Authorize(asking("user/*.rs", nil)); !asksConsent(r) {
+				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(scopeRequest("user/*.rs", url.Values{"prompt": {"none"}}))).Query().Get("error"), "consent_required", what)
+				if r := b.Authorize(scopeRequest("user/*.rs", nil)); !isConsentRedirect(r) {
 					t.Errorf("%s, and then not asked: %s", what, r.Header.Get("Location"))
 				}
 			}
@@ -239,17 +239,17 @@ func TestContinuePage(t *testing.T) {
 		t.Run("consent "+consent, func(t *testing.T) {
 			t.Parallel()
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				authorizetest.EveryFlow(c)
+				authorizetest.AllowAllFlows(c)
 				c.Clients[0].Consent, c.Clients[0].RedirectURIs, c.Clients[0].Scopes = consent, []string{local}, []string{"user/*.rs"}
 			}))
-			q := asking("openid user/*.rs", url.Values{"redirect_uri": {local}})
-			if r := b.SignIn(q, "alice", "right"); asksConsent(r) {
-				giving(b, r, untick())
+			q := scopeRequest("openid user/*.rs", url.Values{"redirect_uri": {local}})
+			if r := b.SignIn(q, "alice", "right"); isConsentRedirect(r) {
+				submitConsent(b, r, untick())
 			}
 			for _, decision := range []string{"allow", "deny", "allow"} {
 				r := b.Authorize(q)
 				page, _ := b.OpenForm(r)
-				if !strings.Contains(page, "<h1>Continue to The App?</h1>") || len(authorizetest.Boxes(page)) > 0 {
+				if !strings.Contains(page, "<h1>Continue to The App?</h1>") || len(authorizetest.CheckboxNames(page)) > 0 {
 					t.Fatalf("the page is %s", page)
 				}
 				form := authorizetest.ReadForm(page).Fields
@@ -270,10 +270,10 @@ func TestContinuePage(t *testing.T) {
 func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
-	_, sealed := b.OpenForm(b.SignIn(asking("openid email", nil), "alice", "right"))
-	form := authorizetest.Decision(sealed, "allow")
+	_, sealed := b.OpenForm(b.SignIn(scopeRequest("openid email", nil), "alice", "right"))
+	form := authorizetest.DecisionForm(sealed, "allow")
 	form.Set("continue", "yes")
-	if r := b.Post("/oauth2/consent", form); !asksConsent(r) {
+	if r := b.Post("/oauth2/consent", form); !isConsentRedirect(r) {
 		t.Errorf("to %q", r.Header.Get("Location"))
 	}
 }
@@ -288,11 +288,11 @@ func TestSearchWhileTyping(t *testing.T) {
 	}{
 		"a clinician":                 {"Practitioner/alice", new(authorizetest.FHIRServer), true},
 		"who chooses among their own": {"Person/carer", new(authorizetest.FHIRServer), false},
-		"while the records are down":  {"Practitioner/alice", &authorizetest.FHIRServer{Down: true}, false},
+		"while the records are down":  {"Practitioner/alice", &authorizetest.FHIRServer{Unreachable: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.NewLaunching(t, c.records, c.fhirUser, nil)
+			b := authorizetest.NewLaunchBrowser(t, c.records, c.fhirUser, nil)
 			r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right")
 			page := b.Get(authorizetest.Location(t, r).String())
 			policy := page.Header.Get("Content-Security-Policy")
@@ -323,7 +323,7 @@ func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, q
 func TestPickWhileSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewLaunching(t, new(slowHospital), "Person/carer", nil)
+		b := authorizetest.NewLaunchBrowser(t, new(slowHospital), "Person/carer", nil)
 		r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 		start := time.Now()
 		page := b.Get(r.Header.Get("Location"))
@@ -345,21 +345,21 @@ func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path stri
 // An invalid record does not hide the others.
 func TestPickBesideMalformedRecord(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(malformedHospital), "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, new(malformedHospital), "Practitioner/alice", nil)
 	page, _ := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || strings.Contains(page, `value="eve"`) {
 		t.Errorf("%s", page)
 	}
 }
 
-// grantedFor signs alice in and returns the tokens for bob, choosing him on the patient page if it appears.
-func grantedFor(t *testing.T, b *authorizetest.Browser, q url.Values) authorizetest.LaunchResponse {
+// tokensForPatient signs alice in and returns the tokens for bob, choosing him on the patient page if it appears.
+func tokensForPatient(t *testing.T, b *authorizetest.Browser, q url.Values) authorizetest.LaunchResponse {
 	t.Helper()
 	r := b.SignIn(q, "alice", "right")
 	if at := r.Header.Get("Location"); strings.HasPrefix(at, "/oauth2/select_patient") {
 		page := b.Get(at)
 		if r = page; page.StatusCode == http.StatusOK {
-			sealed := authorizetest.Field(t, authorizetest.Body(t, page), "request")
+			sealed := authorizetest.FieldValue(t, authorizetest.Body(t, page), "request")
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"bob"}})
 		}
 	}
@@ -389,14 +389,14 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), c.before.FHIRUser, func(into *authorize.Config) {
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), c.before.FHIRUser, func(into *authorize.Config) {
 				into.Users[0].Patients, config = c.before.Patients, into
 			})
 			q := authorizetest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})
 			if c.launched {
-				q.Set("launch", authorizetest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Intent: "order"} }))
+				q.Set("launch", authorizetest.RegisterLaunch(t, config, func(l *launch.Registration) { l.Context = launch.Context{Intent: "order"} }))
 			}
-			got := grantedFor(t, b, q)
+			got := tokensForPatient(t, b, q)
 			if got.Patient != "bob" {
 				t.Fatalf("%+v", got)
 			}
@@ -404,7 +404,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 			config.Users[0].FHIRUser, config.Users[0].Patients = c.after.FHIRUser, c.after.Patients
 			s, err := authorize.New(*config)
 			authorizetest.NoError(t, err)
-			r := authorizetest.NewBrowser(t, s).Post("/oauth2/token", authorizetest.RefreshForm(got.Refresh, nil))
+			r := authorizetest.NewBrowser(t, s).Post("/oauth2/token", authorizetest.RefreshForm(got.RefreshToken, nil))
 			if text := authorizetest.Body(t, r); strings.Contains(text, "invalid_grant") != c.ends {
 				t.Errorf("%s", text)
 			}
@@ -419,7 +419,7 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), fhirUser, nil)
+				b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), fhirUser, nil)
 				page := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "max_age": {"60"}}), "alice", "right").Header.Get("Location")
 				time.Sleep(20 * time.Minute)
 				if r := b.Get(page); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
@@ -434,17 +434,17 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 func TestStepUpBeforePicker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.AtAccount(t, authorizetest.New(t, func(c *authorize.Config) {
+		b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(authorizetest.FHIRServer), authorizetest.LaunchScopes
 		}))
-		secret, _ := authorizetest.EnrolApp(b)
+		secret, _ := authorizetest.EnrollApp(b)
 		time.Sleep(time.Minute)
-		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
+		factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
 		b.SendOTP(factor, authorizetest.OTP(secret, time.Now()))
-		authorizetest.EnrolPasskey(b, authorizetest.NewAuthenticator())
+		authorizetest.EnrollPasskey(b, authorizetest.NewAuthenticator())
 		time.Sleep(time.Minute)
 		r := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
-		factor = authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+		factor = authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 		_, sealed := b.OpenForm(b.SendOTP(factor, authorizetest.OTP(secret, time.Now())))
 		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
 		authorizetest.WantCode(t, authorizetest.Location(t, r), "asked again")

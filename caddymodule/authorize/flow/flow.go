@@ -47,57 +47,57 @@ type Config struct {
 
 // Endpoints returns the handlers of the browser endpoints by path.
 func Endpoints(c Config) map[string]http.Handler {
-	frame := &signin.Frame{
+	renderer := &signin.Renderer{
 		Site: c.Pages, Sealer: &browser.Sealer{Keys: c.Keys}, Trail: c.Trail, Issuers: c.Accounts.Issuers(),
 		Ancestors: strings.Join(c.FrameAncestors, " "),
 	}
-	authorizer := newAuthorizer(&c, frame)
+	authorizer := newAuthorizer(&c, renderer)
 	signIn := signin.New(signin.Config{
-		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
-		Sessions: c.Sessions, Targets: c.SignInTargets, Reopen: authorizer.reopen,
+		Responder: c.Responder, Renderer: renderer, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
+		Sessions: c.Sessions, Targets: c.SignInTargets, RestoreRequest: authorizer.restoreRequest,
 	})
-	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.OfflineAccess
+	authorizer.stepUp, authorizer.offlineAccess = signIn.StepUp, signIn.OfflineAccess
 
 	endpoints := signIn.Endpoints
 	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
 	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
-	maps.Copy(endpoints, logoutEndpoints(&c, frame))
+	maps.Copy(endpoints, logoutEndpoints(&c, renderer))
 	clients := c.Authenticator.Clients
 	if len(clients.Sources) > 0 {
 		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(c.Responder, clients).serve, http.MethodGet)
 	}
-	if clients.LaunchesFromEHR() {
+	if clients.SupportsEHRLaunch() {
 		launches := &launchEndpoint{responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
 	}
 	return endpoints
 }
 
-func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
+func newAuthorizer(c *Config, renderer *signin.Renderer) *authorizer {
 	clients := c.Authenticator.Clients
 	return &authorizer{
-		frame: frame,
+		renderer: renderer,
 		requests: &requests{
 			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: clients, verifier: c.Tokens.Verifier, launches: c.Launches,
-			open: c.OpenRequest,
+			openRequest: c.OpenRequest,
 		},
-		responses: &responses{issuer: c.Issuer, frame: frame},
+		responses: &responses{issuer: c.Issuer, renderer: renderer},
 		accounts:  c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
 	}
 }
 
-// form lists the methods of endpoints that show and receive a form.
-var form = []string{http.MethodGet, http.MethodPost}
+// formMethods lists the methods of endpoints that show and receive a form.
+var formMethods = []string{http.MethodGet, http.MethodPost}
 
 // requestEndpoints returns the endpoints that accept authorization requests.
 func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
-	pushed := &pushedRequests{store: c.Store, count: store.NewMemory(maxPushed, 0), sealed: &sealedPushes{keys: c.Keys, store: c.Store}}
-	authorization := &authorizationEndpoint{frame: authorizer.frame, pushed: pushed, authorizer: authorizer, signIn: signIn}
+	pushed := &pushedRequests{store: c.Store, pendingCount: store.NewMemory(maxPendingPushes, 0), sealed: &sealedPushes{keys: c.Keys, store: c.Store}}
+	authorization := &authorizationEndpoint{renderer: authorizer.renderer, pushed: pushed, authorizer: authorizer, signIn: signIn}
 	push := &pushEndpoint{responder: c.Responder, authenticator: c.Authenticator, requests: authorizer.requests, pushed: pushed}
 	authorize := []string{http.MethodGet}
 	if c.AuthorizePOST {
-		authorize = form
+		authorize = formMethods
 	}
 	return map[string]http.Handler{
 		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
@@ -107,33 +107,33 @@ func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) 
 
 // signedInEndpoints returns the pages for signed-in people.
 func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
-	frame := authorizer.frame
-	pages := &signedInPages{frame: frame, accounts: c.Accounts, sessions: c.Sessions, signIn: signIn, authorizer: authorizer}
-	account := &accountChoice{frame: frame, signIn: signIn, authorizer: authorizer}
-	picker := &picker{frame: frame, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
+	renderer := authorizer.renderer
+	pages := &signedInPages{renderer: renderer, accounts: c.Accounts, sessions: c.Sessions, signIn: signIn, authorizer: authorizer}
+	account := &accountChoice{renderer: renderer, signIn: signIn, authorizer: authorizer}
+	picker := &patientPicker{renderer: renderer, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
 	consent := &consentPage{
-		frame: frame, responses: authorizer.responses, authorizer: authorizer, patients: c.Patients,
-		lasting: offlineAccessChoice{c.RefreshLifetime}, logger: c.Logger,
+		renderer: renderer, responses: authorizer.responses, authorizer: authorizer, patients: c.Patients,
+		offlineAccess: offlineAccessChoice{c.RefreshLifetime}, logger: c.Logger,
 	}
 	endpoints := map[string]http.Handler{}
 	for path, page := range map[string]signedInPage{
-		endpoint.SelectAccount:   {show: account.show, submit: account.submit, atAnyAge: true},
+		endpoint.SelectAccount:   {show: account.show, submit: account.submit, skipsMaxAge: true},
 		endpoint.SelectPatient:   {show: picker.showPatients, submit: picker.submitPatient},
 		endpoint.SelectEncounter: {show: picker.showEncounters, submit: picker.submitEncounter},
 		endpoint.Consent:         {show: pages.withLaunchContext(consent.show), submit: pages.withLaunchContext(consent.submit), deny: consent.deny},
 	} {
-		endpoints[path] = c.Handler(pages.handler(path, page), form...)
+		endpoints[path] = c.Handler(pages.handler(path, page), formMethods...)
 	}
 	return endpoints
 }
 
 // logoutEndpoints returns the endpoints for logout at the gateway and at identity providers.
-func logoutEndpoints(c *Config, frame *signin.Frame) map[string]http.Handler {
+func logoutEndpoints(c *Config, renderer *signin.Renderer) map[string]http.Handler {
 	logout := &logoutEndpoint{
-		frame: frame, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
+		renderer: renderer, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
 		verifier: c.Tokens.Verifier, logger: c.Logger,
 	}
-	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, form...)}
+	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, formMethods...)}
 	for key := range c.Accounts.Providers {
 		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
 	}

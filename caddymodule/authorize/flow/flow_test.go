@@ -15,7 +15,7 @@ import (
 func TestCodeFlow(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	u := b.Answer(authorizetest.Request(nil))
+	u := b.SignInAlice(authorizetest.Request(nil))
 	q := u.Query()
 	if got, _, _ := strings.Cut(u.String(), "?"); got != authorizetest.Callback {
 		t.Errorf("sent to %s", got)
@@ -30,7 +30,7 @@ func TestCodeFlow(t *testing.T) {
 		t.Errorf("code %q", q.Get("code"))
 	}
 	answer := b.RequestTokens(authorizetest.CodeForm(q.Get("code"), nil))
-	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
+	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.RefreshToken != "" {
 		t.Errorf("%+v", answer)
 	}
 	authorizetest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "")
@@ -85,9 +85,9 @@ func TestGrantedScope(t *testing.T) {
 	}
 }
 
-func TestTokenFlowTellsNarrowedScope(t *testing.T) {
+func TestTokenFlowReturnsNarrowedScope(t *testing.T) {
 	t.Parallel()
-	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
+	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).SignInAlice(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
 	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
 		t.Errorf("fragment %v", f)
 	}
@@ -102,7 +102,7 @@ func TestStateUnchanged(t *testing.T) {
 	}
 	for _, flow := range []string{"code", "token"} {
 		for _, state := range states {
-			u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"response_type": {flow}, "state": {state}}))
+			u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).SignInAlice(authorizetest.Request(url.Values{"response_type": {flow}, "state": {state}}))
 			values := u.Query()
 			if flow == "token" {
 				_, raw, _ := strings.Cut(u.String(), "#")
@@ -113,14 +113,14 @@ func TestStateUnchanged(t *testing.T) {
 			}
 		}
 	}
-	if u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
+	if u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).SignInAlice(authorizetest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
 		t.Errorf("state that was not sent: %s", u)
 	}
 }
 
-func TestRedirectURIKeepsItsQuery(t *testing.T) {
+func TestRedirectURIQueryIsPreserved(t *testing.T) {
 	t.Parallel()
-	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Answer(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
+	u := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).SignInAlice(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
 	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
 		t.Errorf("%s", u)
 	}
@@ -128,8 +128,8 @@ func TestRedirectURIKeepsItsQuery(t *testing.T) {
 
 func TestOmitIssuer(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.OmitIssuer} }))
-	if u := b.Answer(authorizetest.Request(nil)); u.Query().Has("iss") {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.CompatOmitIssuer} }))
+	if u := b.SignInAlice(authorizetest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
 	}
 }

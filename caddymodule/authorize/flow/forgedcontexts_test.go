@@ -28,7 +28,7 @@ const forgeries = 10_000
 // mixed and foreign requests, foreign and used launches, and codes and refresh tokens of other clients.
 func TestForgedContexts(t *testing.T) {
 	t.Parallel()
-	w := newForgedWorld(t)
+	w := newForgeryFixture(t)
 	for range forgeries {
 		if user := w.anybody(); w.random.IntN(8) == 0 {
 			w.register(user, w.one(forgedClients...))
@@ -68,17 +68,17 @@ func sum(counts map[string]int) (n int) {
 }
 
 // authorize sends an authorization request, possibly with a guessed, altered or stolen launch.
-func (w *forgedWorld) authorize() {
+func (w *forgeryFixture) authorize() {
 	user, as := w.anybody(), w.one(forgedClients...)
 	q := url.Values{"client_id": {as}, "scope": {w.one(
 		"launch/patient patient/*.rs offline_access", "launch/patient launch/encounter patient/*.rs offline_access",
 		"launch openid patient/*.rs offline_access", "patient/*.rs", "openid offline_access user/*.rs",
 	)}}
-	switch handle := pick(w, w.handles); w.random.IntN(5) {
+	switch handle := pickRandom(w, w.handles); w.random.IntN(5) {
 	case 0, 1:
 		q["launch"] = []string{handle}
 	case 2:
-		q["launch"] = []string{authorizetest.Altered(handle + "guessed")}
+		q["launch"] = []string{authorizetest.AlterLetter(handle + "guessed")}
 	}
 	if w.random.IntN(3) == 0 { // without a patient parameter
 		q["patient"], q["picked"], q["context"] = []string{w.anyPatient()}, []string{"patient=" + w.anyPatient()}, []string{w.anyPatient()}
@@ -88,7 +88,7 @@ func (w *forgedWorld) authorize() {
 }
 
 // steal returns the user's browser, sometimes with another browser's binding cookies.
-func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
+func (w *forgeryFixture) steal() (string, *authorizetest.Browser) {
 	user := w.anybody()
 	b := authorizetest.NewBrowser(w.t, w.browsers[user].Server)
 	maps.Copy(b.Cookies, w.browsers[user].Cookies)
@@ -103,17 +103,17 @@ func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
 }
 
 // request returns a sealed request, usually the user's own or a recent one, possibly altered or spliced.
-func (w *forgedWorld) request(user string) string {
+func (w *forgeryFixture) request(user string) string {
 	recent := w.sealed[max(0, len(w.sealed)-40):]
-	sealed := pick(w, recent).text
+	sealed := pickRandom(w, recent).text
 	switch w.random.IntN(10) {
 	case 0:
-		return authorizetest.Altered(sealed + "x")
+		return authorizetest.AlterLetter(sealed + "x")
 	case 1:
-		return sealed[:len(sealed)/2] + pick(w, recent).text
+		return sealed[:len(sealed)/2] + pickRandom(w, recent).text
 	case 2:
 		head, _, _ := strings.Cut(sealed, ".")
-		_, tail, _ := strings.Cut(pick(w, recent).text, ".")
+		_, tail, _ := strings.Cut(pickRandom(w, recent).text, ".")
 		return head + "." + tail
 	case 3, 4, 5, 6:
 		for _, own := range slices.Backward(w.sealed) {
@@ -125,12 +125,12 @@ func (w *forgedWorld) request(user string) string {
 	return sealed
 }
 
-func (w *forgedWorld) choosePatient() {
+func (w *forgeryFixture) choosePatient() {
 	user, b := w.steal()
 	w.post(user, b, "/oauth2/select_patient", url.Values{"patient": {w.anyPatient(user)}})
 }
 
-func (w *forgedWorld) chooseEncounter() {
+func (w *forgeryFixture) chooseEncounter() {
 	user, b := w.steal()
 	w.post(user, b, w.one("/oauth2/select_encounter", "/oauth2/select_encounter", "/oauth2/consent"), url.Values{
 		"encounter": {"visit-" + w.anyPatient(user)}, "patient": {w.anyPatient()}, "decision": {w.one("", "", "none", "allow", "yes")},
@@ -138,13 +138,13 @@ func (w *forgedWorld) chooseEncounter() {
 }
 
 // post submits a page's form. The result belongs to the signed-in user.
-func (w *forgedWorld) post(user string, b *authorizetest.Browser, path string, form url.Values) {
+func (w *forgeryFixture) post(user string, b *authorizetest.Browser, path string, form url.Values) {
 	form.Set("request", w.request(user))
 	code := w.land(user, b, b.Post(path, form))
 	w.got(user, "", code)
 }
 
-func (w *forgedWorld) openPage() {
+func (w *forgeryFixture) openPage() {
 	user, b := w.steal()
 	q := url.Values{"request": {w.request(user)}, "patient": {w.anyPatient()}, "name": {w.anyPatient()}}
 	w.got(user, "", w.land(user, b, b.Get(w.one("/oauth2/select_patient?", "/oauth2/select_encounter?", "/oauth2/consent?")+q.Encode())))
@@ -152,7 +152,7 @@ func (w *forgedWorld) openPage() {
 
 // got records an obtained code. If its client is unknown because only the sealed request names it,
 // all clients are tried.
-func (w *forgedWorld) got(user, as, code string) {
+func (w *forgeryFixture) got(user, as, code string) {
 	if code == "" {
 		return
 	}
@@ -163,13 +163,13 @@ func (w *forgedWorld) got(user, as, code string) {
 }
 
 // exchange redeems a random code as a random client.
-func (w *forgedWorld) exchange() {
-	w.redeemCode(pick(w, w.codes), []string{w.one(forgedClients...)})
+func (w *forgeryFixture) exchange() {
+	w.redeemCode(pickRandom(w, w.codes), []string{w.one(forgedClients...)})
 }
 
-func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
+func (w *forgeryFixture) redeemCode(code issuedCode, clients []string) {
 	for _, as := range clients {
-		form := authorizetest.CodeForm(code.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}, "scope": {"patient/*.cruds"}})
+		form := authorizetest.CodeForm(code.text, url.Values{"patient": {w.anyPatient()}, "launch": {pickRandom(w, w.handles)}, "scope": {"patient/*.cruds"}})
 		r := w.redeem(as, form)
 		if r.AccessToken != "" && code.client != "" && code.client != as {
 			w.t.Errorf("%s got tokens by a code of %s", as, code.client)
@@ -179,14 +179,14 @@ func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
 }
 
 // refreshSomething uses a random refresh token as a random client with a random scope.
-func (w *forgedWorld) refreshSomething() {
-	token, as := pick(w, w.refresh[max(0, len(w.refresh)-20):]), w.one(forgedClients...)
-	form := authorizetest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}})
+func (w *forgeryFixture) refreshSomething() {
+	token, as := pickRandom(w, w.refresh[max(0, len(w.refresh)-20):]), w.one(forgedClients...)
+	form := authorizetest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pickRandom(w, w.handles)}})
 	if w.random.IntN(3) == 0 {
 		form.Set("scope", w.one("launch/patient patient/*.rs", "patient/*.cruds", "system/*.rs", "launch", "user/*.rs", "openid", "launch/patient?x="+w.anyPatient()))
 	}
 	if w.random.IntN(4) == 0 {
-		form.Set("refresh_token", authorizetest.Altered(token.text+"x"))
+		form.Set("refresh_token", authorizetest.AlterLetter(token.text+"x"))
 	}
 	r := w.redeem(as, form)
 	if r.AccessToken != "" && as != token.client {
@@ -196,7 +196,7 @@ func (w *forgedWorld) refreshSomething() {
 }
 
 // check verifies that the user may access the patient of a token response.
-func (w *forgedWorld) check(r authorizetest.LaunchResponse, user, as string, byCode bool) {
+func (w *forgeryFixture) check(r authorizetest.LaunchResponse, user, as string, byCode bool) {
 	if r.AccessToken == "" {
 		return
 	}
@@ -227,8 +227,8 @@ func (w *forgedWorld) check(r authorizetest.LaunchResponse, user, as string, byC
 		w.t.Errorf("%s got by %s: %+v", user, as, claims)
 	}
 	w.came[claims.Patient]++
-	if r.Refresh != "" {
-		w.refresh = append(w.refresh, issuedCode{r.Refresh, as, user})
+	if r.RefreshToken != "" {
+		w.refresh = append(w.refresh, issuedCode{r.RefreshToken, as, user})
 	}
 }
 
@@ -249,11 +249,11 @@ var fhirUsers = map[string]string{
 	"mum": "RelatedPerson/mum", "carer": "Person/carer",
 }
 
-// wards is a FHIR server that shows each clinician their own patients and filters for others like
+// clinicianServer is a FHIR server that shows each clinician their own patients and filters for others like
 // the guard. Every patient has one encounter.
-type wards struct{}
+type clinicianServer struct{}
 
-func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+func (clinicianServer) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	resourceType, id, read := strings.Cut(path, "/")
 	sees := func(patient string) bool {
 		if by.Patient != "" {
@@ -282,8 +282,8 @@ func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Val
 	return nil, launch.ErrNoRecord
 }
 
-// registeredTruth is a registered launch. Each launch has its own patient, otherwise inaccessible to everyone.
-type registeredTruth struct {
+// registeredLaunch is a registered launch. Each launch has its own patient, otherwise inaccessible to everyone.
+type registeredLaunch struct {
 	user, client string
 	expired      bool
 	codes        int // codes issued from it
@@ -292,13 +292,13 @@ type registeredTruth struct {
 // issuedCode is a code, refresh token or sealed request with its client and user.
 type issuedCode struct{ text, client, user string }
 
-// forgedWorld contains the server, a browser per user, and the attackers' loot.
-type forgedWorld struct {
+// forgeryFixture contains the server, a browser per user, and the attackers' loot.
+type forgeryFixture struct {
 	t        *testing.T
 	random   *rand.Rand
 	store    store.Store
 	browsers map[string]*authorizetest.Browser
-	launched map[string]*registeredTruth // by patient
+	launched map[string]*registeredLaunch // by patient
 
 	handles                []string
 	sealed, codes, refresh []issuedCode
@@ -307,14 +307,14 @@ type forgedWorld struct {
 
 var forgedClients = []string{"app", "other", "clinic"}
 
-func newForgedWorld(t *testing.T) *forgedWorld {
+func newForgeryFixture(t *testing.T) *forgeryFixture {
 	t.Helper()
-	w := &forgedWorld{
+	w := &forgeryFixture{
 		t: t, random: rand.New(rand.NewPCG(12, 34)), browsers: map[string]*authorizetest.Browser{},
-		launched: map[string]*registeredTruth{}, came: map[string]int{},
+		launched: map[string]*registeredLaunch{}, came: map[string]int{},
 	}
 	server := authorizetest.New(t, func(c *authorize.Config) {
-		c.Records, c.Users, c.Clients = wards{}, nil, nil
+		c.Records, c.Users, c.Clients = clinicianServer{}, nil, nil
 		for name := range mayHave {
 			c.Users = append(c.Users, people.User{ID: name, PasswordHash: "right", FHIRUser: fhirUsers[name]})
 			if name == "guest" {
@@ -324,7 +324,7 @@ func newForgedWorld(t *testing.T) *forgedWorld {
 		for _, id := range forgedClients {
 			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{authorizetest.Callback}, Scopes: authorizetest.LaunchScopes, PKCE: client.PKCEOptional})
 		}
-		authorizetest.SigningFast(c)
+		authorizetest.UseES256(c)
 		c.Clients[2].Secret = "clinic-secret-0123456789"
 		w.store = c.Store
 	})
@@ -335,25 +335,25 @@ func newForgedWorld(t *testing.T) *forgedWorld {
 	return w
 }
 
-func pick[T any](w *forgedWorld, list []T) (one T) {
+func pickRandom[T any](w *forgeryFixture, list []T) (one T) {
 	if len(list) == 0 {
 		return one
 	}
 	return list[w.random.IntN(len(list))]
 }
 
-func (w *forgedWorld) one(of ...string) string { return pick(w, of) }
+func (w *forgeryFixture) one(of ...string) string { return pickRandom(w, of) }
 
 // anybody returns a random user from a list with a stable order.
-func (w *forgedWorld) anybody() string {
+func (w *forgeryFixture) anybody() string {
 	return w.one("alice", "dora", "pat", "quinn", "mum", "carer", "guest", "none")
 }
 
 // anyPatient returns a patient, often one that belongs to a user, or an invalid id.
-func (w *forgedWorld) anyPatient(of ...string) string {
+func (w *forgeryFixture) anyPatient(of ...string) string {
 	switch w.random.IntN(8) {
 	case 0, 1, 2:
-		return pick(w, mayHave[w.one(of...)])
+		return pickRandom(w, mayHave[w.one(of...)])
 	case 3:
 		return w.one("", "a1,d1", "../Patient/d1", "Patient/a1", "a1/_history/1", "a1%00", "*", "visit-a1", "l1")
 	}
@@ -361,11 +361,11 @@ func (w *forgedWorld) anyPatient(of ...string) string {
 }
 
 // register registers an EHR launch of an app.
-func (w *forgedWorld) register(user, client string) {
+func (w *forgeryFixture) register(user, client string) {
 	patient := "l" + base64.RawURLEncoding.EncodeToString([]byte{byte(len(w.launched) >> 8), byte(len(w.launched))})
 	patient = strings.ReplaceAll(patient, "_", ".")
-	truth := &registeredTruth{user: user, client: client, expired: w.random.IntN(4) == 0}
-	l := &launch.Registered{Launcher: "ehr", ClientID: client, User: user, Context: launch.Context{Patient: patient, Encounter: "visit-" + patient}}
+	truth := &registeredLaunch{user: user, client: client, expired: w.random.IntN(4) == 0}
+	l := &launch.Registration{Launcher: "ehr", ClientID: client, User: user, Context: launch.Context{Patient: patient, Encounter: "visit-" + patient}}
 	if l.FHIRUser = fhirUsers[user]; l.FHIRUser != "" && w.random.IntN(2) == 0 {
 		l.User = ""
 	}
@@ -388,7 +388,7 @@ func (w *forgedWorld) register(user, client string) {
 }
 
 // land follows redirects like a browser, collects sealed requests and returns the final code, if any.
-func (w *forgedWorld) land(user string, b *authorizetest.Browser, r *http.Response) string {
+func (w *forgeryFixture) land(user string, b *authorizetest.Browser, r *http.Response) string {
 	for range 4 {
 		u, err := r.Location()
 		if err != nil {
@@ -404,7 +404,7 @@ func (w *forgedWorld) land(user string, b *authorizetest.Browser, r *http.Respon
 }
 
 // redeem sends a token request as a client.
-func (w *forgedWorld) redeem(as string, form url.Values) authorizetest.LaunchResponse {
+func (w *forgeryFixture) redeem(as string, form url.Values) authorizetest.LaunchResponse {
 	form.Set("client_id", as)
 	if as == "clinic" {
 		form.Set("client_secret", "clinic-secret-0123456789")

@@ -56,7 +56,7 @@ func TestPatientOfPerson(t *testing.T) {
 			if c.patient == "bob" && strings.Contains(c.scope, "encounter") {
 				records = emptyEncounters{new(authorizetest.FHIRServer)}
 			}
-			b := authorizetest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
+			b := authorizetest.NewLaunchBrowser(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
 			answer := authorizetest.Location(t, follow(t, b, b.SignIn(authorizetest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
 			if got := authorizetest.RedeemLaunch(b, answer); got.Patient != c.patient || got.Scope != c.granted {
 				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
@@ -75,21 +75,21 @@ func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string,
 	return e.FHIRServer.Get(ctx, by, path, query)
 }
 
-func TestNobodyToChoose(t *testing.T) {
+func TestNoPatientToChoose(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "", nil)
-	answer := b.Answer(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "", nil)
+	answer := b.SignInAlice(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
 	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Has("error_description") {
 		t.Errorf("%s", answer)
 	}
 }
 
 // fhirUser is granted only to people with a FHIR resource. Otherwise the response omits it from the scope.
-func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
+func TestFHIRUserScopeNeedsFHIRUser(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
-		b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), fhirUser, nil)
-		got := b.Redeem(b.Answer(authorizetest.Request(url.Values{"scope": {"openid fhirUser"}})))
+		b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), fhirUser, nil)
+		got := b.Redeem(b.SignInAlice(authorizetest.Request(url.Values{"scope": {"openid fhirUser"}})))
 		if got.Scope != want || (b.Claims(got.IDToken)["fhirUser"] != nil) != (fhirUser != "") {
 			t.Errorf("for %q: scope %q, ID token %v", fhirUser, got.Scope, b.Claims(got.IDToken))
 		}
@@ -104,10 +104,10 @@ func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 func TestPickByControlCharacters(t *testing.T) {
 	t.Parallel()
 	h := &authorizetest.FHIRServer{}
-	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", nil)
 	form := b.Get(authorizetest.Location(t, b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
-	sealed := authorizetest.Field(t, authorizetest.Body(t, form), "request")
-	h.Down = true // the FHIR server would fail on any query
+	sealed := authorizetest.FieldValue(t, authorizetest.Body(t, form), "request")
+	h.Unreachable = true // the FHIR server would fail on any query
 	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
 		change.Set("request", sealed)
 		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(authorizetest.Body(t, r), "Lovelace") {
@@ -117,30 +117,30 @@ func TestPickByControlCharacters(t *testing.T) {
 }
 
 // An invalid date matches no patient, and a response that is no Bundle is an error.
-func TestPickByNoDate(t *testing.T) {
+func TestPickByInvalidDate(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
-	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", nil)
 	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}, "birthdate": {"abc"}}.Encode())
 	if text := authorizetest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
-	h.Answer = "null"
+	h.Response = "null"
 	authorizetest.WantStatus(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}}.Encode()), http.StatusServiceUnavailable)
 }
 
 func TestPickPatient(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
-	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", nil)
 	q := authorizetest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
 	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "Dec 10, 1815") {
 		t.Errorf("%s", page)
 	}
-	if h.Last.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.Last)
+	if h.LastReader.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.LastReader.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.LastReader)
 	}
 	found := authorizetest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
 	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
@@ -157,7 +157,7 @@ func TestPickPatient(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	refreshed := authorizetest.Body(t, b.Post("/oauth2/token", url.Values{
-		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+		"grant_type": {"refresh_token"}, "refresh_token": {got.RefreshToken}, "client_id": {"app"},
 	}))
 	if !strings.Contains(refreshed, `"patient":"ada"`) || !strings.Contains(refreshed, `"encounter":"v1"`) {
 		t.Errorf("refreshed: %s", refreshed)
@@ -172,9 +172,9 @@ func TestPickPatient(t *testing.T) {
 
 func TestPickEncounterNone(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Patient/ada", nil)
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Patient/ada", nil)
 	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
-	answer := authorizetest.Location(t, b.Post("/oauth2/select_encounter", authorizetest.Decision(sealed, "none")))
+	answer := authorizetest.Location(t, b.Post("/oauth2/select_encounter", authorizetest.DecisionForm(sealed, "none")))
 	if got := authorizetest.RedeemLaunch(b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
 		t.Errorf("%+v", got)
 	}
@@ -195,7 +195,7 @@ func TestPickRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), c.fhirUser, nil)
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), c.fhirUser, nil)
 			_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
 			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
 			authorizetest.WantStatus(t, r, c.status)
@@ -205,15 +205,15 @@ func TestPickRefuses(t *testing.T) {
 
 func TestPickCancelled(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
 	_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
-	answer := authorizetest.Location(t, b.Post("/oauth2/select_patient", authorizetest.Decision(sealed, "deny")))
+	answer := authorizetest.Location(t, b.Post("/oauth2/select_patient", authorizetest.DecisionForm(sealed, "deny")))
 	authorizetest.WantError(t, answer, "access_denied")
 }
 
 func TestPickWithoutPrompt(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
 	b.SignIn(authorizetest.Request(nil), "alice", "right")
 	r := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
 	authorizetest.Equal(t, authorizetest.Location(t, r).Query().Get("error"), "interaction_required")
@@ -221,14 +221,14 @@ func TestPickWithoutPrompt(t *testing.T) {
 
 func TestPickWhileDown(t *testing.T) {
 	t.Parallel()
-	h := &authorizetest.FHIRServer{Down: true}
-	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
+	h := &authorizetest.FHIRServer{Unreachable: true}
+	b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", nil)
 	r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 	page := b.Get(authorizetest.Location(t, r).String())
 	if text := authorizetest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "Health records are unavailable right now.") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
-	h.Down = false
+	h.Unreachable = false
 	_, sealed := b.OpenForm(r) // same page again
 	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
 }
@@ -236,22 +236,22 @@ func TestPickWhileDown(t *testing.T) {
 func TestEHRLaunch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*launch.Registered)
+		change func(*launch.Registration)
 		err    string
 	}{
 		"for anybody":              {nil, ""},
-		"for the person":           {func(l *launch.Registered) { l.User = "alice" }, ""},
-		"for the person's record":  {func(l *launch.Registered) { l.FHIRUser = "Practitioner/alice" }, ""},
-		"for another app":          {func(l *launch.Registered) { l.ClientID = "strict" }, "invalid_request"},
-		"for another's record":     {func(l *launch.Registered) { l.FHIRUser = "Practitioner/bob" }, "invalid_request"},
-		"for another person":       {func(l *launch.Registered) { l.User = "bob" }, "invalid_request"},
-		"for a person who is gone": {func(l *launch.Registered) { l.User = "carol" }, "invalid_request"},
+		"for the person":           {func(l *launch.Registration) { l.User = "alice" }, ""},
+		"for the person's record":  {func(l *launch.Registration) { l.FHIRUser = "Practitioner/alice" }, ""},
+		"for another app":          {func(l *launch.Registration) { l.ClientID = "strict" }, "invalid_request"},
+		"for another's record":     {func(l *launch.Registration) { l.FHIRUser = "Practitioner/bob" }, "invalid_request"},
+		"for another person":       {func(l *launch.Registration) { l.User = "bob" }, "invalid_request"},
+		"for a person who is gone": {func(l *launch.Registration) { l.User = "carol" }, "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
-			handle := authorizetest.RegisteredLaunch(t, config, c.change)
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
+			handle := authorizetest.RegisterLaunch(t, config, c.change)
 			q := authorizetest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
 			r := b.Authorize(q)
 			if r.Header.Get("Location") != "" && strings.HasPrefix(r.Header.Get("Location"), "/oauth2/") {
@@ -278,7 +278,7 @@ func TestEHRLaunch(t *testing.T) {
 
 func TestLaunchEndpoint(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
 	r := b.Post("/oauth2/launch", authorizetest.LaunchForm(nil))
 	var response struct {
 		Launch    string
@@ -308,7 +308,7 @@ func TestLaunchEndpoint(t *testing.T) {
 // A launch that cannot be verified is accepted, because the app's own requests will fail.
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, &authorizetest.FHIRServer{Down: true}, "Practitioner/alice", authorizetest.WithEHR)
+	b := authorizetest.NewLaunchBrowser(t, &authorizetest.FHIRServer{Unreachable: true}, "Practitioner/alice", authorizetest.WithEHR)
 	authorizetest.WantStatus(t, b.Post("/oauth2/launch", authorizetest.LaunchForm(nil)), http.StatusCreated)
 }
 
@@ -350,7 +350,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", authorizetest.WithEHR)
 			if text := authorizetest.Body(t, b.Post("/oauth2/launch", authorizetest.LaunchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
 				t.Errorf("%s", text)
 			}
@@ -361,7 +361,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 // An EHR launch without a style uses the site's style, which is readable cross-origin.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 		authorizetest.WithEHR(c)
 		c.Branding.Color = "#7a1fa2"
 	})
@@ -380,7 +380,7 @@ func TestSMARTStyle(t *testing.T) {
 
 func TestUnknownLaunch(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
 	answer := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"launch": {"guessed"}})))
 	authorizetest.WantError(t, answer, "invalid_request")
 }
@@ -388,14 +388,14 @@ func TestUnknownLaunch(t *testing.T) {
 func TestRefreshAsAnotherPatient(t *testing.T) {
 	t.Parallel()
 	var config authorize.Config
-	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
-	got := authorizetest.RedeemLaunch(b, b.Answer(authorizetest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
+	got := authorizetest.RedeemLaunch(b, b.SignInAlice(authorizetest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
 	config.Users = slices.Clone(config.Users)
 	config.Users[0].FHIRUser = "Patient/bob"
 	s, err := authorize.New(config)
 	authorizetest.NoError(t, err)
 	r := authorizetest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
-		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+		"grant_type": {"refresh_token"}, "refresh_token": {got.RefreshToken}, "client_id": {"app"},
 	})
 	authorizetest.WantText(t, authorizetest.Body(t, r), "invalid_grant")
 }

@@ -20,35 +20,35 @@ import (
 
 // launchContext is the launch context determined so far.
 type launchContext struct {
-	handle     string             // value of the launch parameter, or ""
-	registered *launch.Registered // the registered launch; nil without a handle
-	picked     patientChoice      // choices made on the patient and encounter pages
+	handle       string               // value of the launch parameter, or ""
+	registration *launch.Registration // the registered launch; nil without a handle
+	choice       patientChoice        // choices made on the patient and encounter pages
 }
 
 // isFor reports whether the person may use the launch; true without a launch.
 func (l *launchContext) isFor(person launch.Person) bool {
-	return l.registered == nil || l.registered.IsFor(person.Subject, person.FHIRUser)
+	return l.registration == nil || l.registration.IsFor(person.Subject, person.FHIRUser)
 }
 
-// has reports whether fhirContext contains a resource of the given type (in lower case).
-func (l *launchContext) has(wanted string) bool {
-	return l.registered != nil && slices.ContainsFunc(l.registered.FHIRContext, func(r launch.Reference) bool {
-		named, _, _ := strings.Cut(r.Reference, "/")
-		return strings.ToLower(cmp.Or(r.Type, named)) == wanted
+// hasContextType reports whether fhirContext contains a resource of the given type (in lower case).
+func (l *launchContext) hasContextType(wanted string) bool {
+	return l.registration != nil && slices.ContainsFunc(l.registration.FHIRContext, func(r launch.Reference) bool {
+		referenced, _, _ := strings.Cut(r.Reference, "/")
+		return strings.ToLower(cmp.Or(r.Type, referenced)) == wanted
 	})
 }
 
-// shortTokens reports whether access tokens expire within seconds (a simulated fault for app tests).
-func (l *launchContext) shortTokens() bool {
-	return l.registered != nil && l.registered.Simulated == launch.ShortToken
+// hasShortTokens reports whether access tokens expire within seconds (a simulated fault for app tests).
+func (l *launchContext) hasShortTokens() bool {
+	return l.registration != nil && l.registration.SimulatedFault == launch.ShortToken
 }
 
-// launcher returns the client that vouches for the patient of the launch, or "" if the person chose the patient.
-func (l *launchContext) launcher() string {
-	if l.registered == nil || l.registered.Patient == "" {
+// vouchingClient returns the client that vouches for the patient of the launch, or "" if the person chose the patient.
+func (l *launchContext) vouchingClient() string {
+	if l.registration == nil || l.registration.Patient == "" {
 		return ""
 	}
-	return l.registered.Launcher
+	return l.registration.Launcher
 }
 
 // patientChoice contains the choices made on the pages, which pass it on sealed.
@@ -68,8 +68,8 @@ func (p patientChoice) encode() string {
 	}.Encode()
 }
 
-// readPicked decodes the text written by encode.
-func readPicked(text string) patientChoice {
+// decodeChoice decodes the text written by encode.
+func decodeChoice(text string) patientChoice {
 	v, err := url.ParseQuery(text)
 	if err != nil {
 		return patientChoice{}
@@ -80,9 +80,9 @@ func readPicked(text string) patientChoice {
 	}
 }
 
-// wantsPatient reports whether the client needs a patient. Patient-level scopes need a patient even
+// needsPatient reports whether the client needs a patient. Patient-level scopes need a patient even
 // without launch/patient.
-func (req *authorizationRequest) wantsPatient() bool {
+func (req *authorizationRequest) needsPatient() bool {
 	return slices.ContainsFunc(req.scope, needsPatient)
 }
 
@@ -108,46 +108,46 @@ func contextType(scope string) string {
 
 // patient returns the patient of the launch context, or "" if not determined.
 func (req *authorizationRequest) patient(person launch.Person) string {
-	if req.launch.registered != nil && req.launch.registered.Patient != "" {
-		return req.launch.registered.Patient
+	if req.launch.registration != nil && req.launch.registration.Patient != "" {
+		return req.launch.registration.Patient
 	}
-	if !req.wantsPatient() {
+	if !req.needsPatient() {
 		return ""
 	}
-	return cmp.Or(req.launch.picked.patient, person.OwnPatientID())
+	return cmp.Or(req.launch.choice.patient, person.DefaultPatientID())
 }
 
 func (req *authorizationRequest) encounter() string {
-	if req.launch.registered != nil {
-		return req.launch.registered.Encounter
+	if req.launch.registration != nil {
+		return req.launch.registration.Encounter
 	}
-	return req.launch.picked.encounter
+	return req.launch.choice.encounter
 }
 
-// missing returns the page for the next missing choice, or "". An EHR launch without an encounter
+// missingContextPage returns the page for the next missing choice, or "". An EHR launch without an encounter
 // means that the EHR has no current encounter.
-func (req *authorizationRequest) missing(person launch.Person) string {
+func (req *authorizationRequest) missingContextPage(person launch.Person) string {
 	patient := req.patient(person)
 	switch {
-	case patient == "" && req.wantsPatient() && !req.launch.picked.noPatient && person.MayChoose():
+	case patient == "" && req.needsPatient() && !req.launch.choice.noPatient && person.MayHaveChoices():
 		return endpoint.SelectPatient
-	case patient != "" && slices.ContainsFunc(req.scope, asksEncounter) && req.encounter() == "" &&
-		req.launch.registered == nil && !req.launch.picked.noEncounter:
+	case patient != "" && slices.ContainsFunc(req.scope, requestsEncounter) && req.encounter() == "" &&
+		req.launch.registration == nil && !req.launch.choice.noEncounter:
 		return endpoint.SelectEncounter
 	}
 	return ""
 }
 
-func asksEncounter(scope string) bool { return contextType(scope) == "encounter" }
+func requestsEncounter(scope string) bool { return contextType(scope) == "encounter" }
 
-// dropUnmet removes scopes without their context, and fhirUser if the person has no FHIR resource. It reports whether
+// dropUnmetScopes removes scopes without their context, and fhirUser if the person has no FHIR resource. It reports whether
 // any scope remains.
-func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
+func (req *authorizationRequest) dropUnmetScopes(person launch.Person) bool {
 	patient := req.patient(person)
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), func(scope string) bool {
 		switch wanted := contextType(scope); {
 		case scope == "launch":
-			return req.launch.registered == nil
+			return req.launch.registration == nil
 		case scope == "fhirUser":
 			return person.FHIRUser == ""
 		case needsPatient(scope):
@@ -155,23 +155,23 @@ func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
 		case wanted == "encounter":
 			return patient == "" || req.encounter() == ""
 		default:
-			return wanted != "" && !req.launch.has(wanted)
+			return wanted != "" && !req.launch.hasContextType(wanted)
 		}
 	})
 	return len(req.scope) > 0
 }
 
-var errNoContext = &oauth2.Error{
+var errMissingContext = &oauth2.Error{
 	Code:        "invalid_scope",
 	Description: "the scope is for the records of a patient, or fhirUser, and this person has no such record and can choose none",
 }
 
-// context returns the launch context of the grant, or nil if empty. The site's style is the default
+// grantContext returns the launch context of the grant, or nil if empty. The site's style is the default
 // for EHR launches without a style.
-func (req *authorizationRequest) context(person launch.Person, styleURL string) *launch.Context {
+func (req *authorizationRequest) grantContext(person launch.Person, styleURL string) *launch.Context {
 	c := new(launch.Context)
-	if req.launch.registered != nil {
-		*c = req.launch.registered.Context
+	if req.launch.registration != nil {
+		*c = req.launch.registration.Context
 		c.SMARTStyleURL = cmp.Or(c.SMARTStyleURL, styleURL)
 	}
 	c.Patient = req.patient(person)
@@ -184,38 +184,38 @@ func (req *authorizationRequest) context(person launch.Person, styleURL string) 
 	return c
 }
 
-// picker serves the pages to choose the patient and the encounter of a launch (SMART App Launch
+// patientPicker serves the pages to choose the patient and the encounter of a launch (SMART App Launch
 // 2.2, "Requesting context with scopes"). Queries to the FHIR server use the person's own rights.
-type picker struct {
-	frame      *signin.Frame
+type patientPicker struct {
+	renderer   *signin.Renderer
 	patients   *launch.Patients
 	authorizer *authorizer
 	logger     *slog.Logger
 }
 
 // showPatients handles GET. Without a choice to make, it continues the flow.
-func (pk *picker) showPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (pk *patientPicker) showPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	pk.offerPatients(w, r, req, signedIn, p, false)
 }
 
-func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters, unseen bool) {
+func (pk *patientPicker) offerPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters, notPermitted bool) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
 	choice, err := pk.patients.Choices(r.Context(), signedIn.User.Person(), by)
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case err != nil:
-		pk.showPatientsDown(w, r, req, p, err)
-	case choice.Searchable, unseen, len(choice.Patients) > 1:
+		pk.showPatientsFailure(w, r, req, p, err)
+	case choice.Searchable, notPermitted, len(choice.Patients) > 1:
 		data := page.SelectPatient{
-			Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Unseen: unseen},
+			Client: req.client.DisplayName(), Request: p.Get("request"), Problem: page.ChoiceProblem{NotPermitted: notPermitted},
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
-			Patients: PatientsOnPage(choice.Patients), More: choice.More,
+			Patients: PagePatients(choice.Patients), HasMore: choice.HasMore,
 		}
-		view := page.View{Template: "selectpatient", Status: statusOf(unseen), Data: data}
+		view := page.View{Template: "selectpatient", Status: choiceStatus(notPermitted), Data: data}
 		if choice.Searchable {
 			view.Script, view.Policy.Connect = "search", "'self'"
 		}
-		pk.frame.Show(w, r, &req.signIn, view)
+		pk.renderer.Show(w, r, &req.signIn, view)
 	case len(choice.Patients) == 1:
 		pk.continueFlow(w, r, req, signedIn, patientChoice{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
 	default:
@@ -223,16 +223,16 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 	}
 }
 
-// statusOf returns 403 for a page shown after a rejected choice, otherwise 200.
-func statusOf(unseen bool) int {
-	if unseen {
+// choiceStatus returns 403 for a page shown after a rejected choice, otherwise 200.
+func choiceStatus(notPermitted bool) int {
+	if notPermitted {
 		return http.StatusForbidden
 	}
 	return http.StatusOK
 }
 
-// PatientsOnPage converts patients to the page's type.
-func PatientsOnPage(patients []launch.Patient) (list []page.Patient) {
+// PagePatients converts patients to the page's type.
+func PagePatients(patients []launch.Patient) (list []page.Patient) {
 	for _, p := range patients {
 		list = append(list, page.Patient{
 			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),
@@ -241,79 +241,79 @@ func PatientsOnPage(patients []launch.Patient) (list []page.Patient) {
 	return list
 }
 
-func (pk *picker) showPatientsDown(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
-	data := page.SelectPatient{Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Down: true}}
-	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectpatient", Status: pk.down(r, err), Data: data})
+func (pk *patientPicker) showPatientsFailure(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
+	data := page.SelectPatient{Client: req.client.DisplayName(), Request: p.Get("request"), Problem: page.ChoiceProblem{ServerDown: true}}
+	pk.renderer.Show(w, r, &req.signIn, page.View{Template: "selectpatient", Status: pk.logFailure(r, err), Data: data})
 }
 
-// down logs a failed FHIR server request and returns the status of the page.
-func (pk *picker) down(r *http.Request, err error) int {
+// logFailure logs a failed FHIR server request and returns the status of the page.
+func (pk *patientPicker) logFailure(r *http.Request, err error) int {
 	pk.logger.ErrorContext(r.Context(), "records for a launch not read", "error", err)
 	return http.StatusServiceUnavailable
 }
 
 // continueFlow stores the choice and continues the flow. The second factor was already requested before
 // this page; requesting it again would return here without the choice.
-func (pk *picker) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen patientChoice) {
-	req.launch.picked, req.signIn.FactorRequested = chosen, true
+func (pk *patientPicker) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, chosen patientChoice) {
+	req.launch.choice, req.signIn.FactorsRequested = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 
 // submitPatient validates the submitted patient, because forms can be tampered with.
-func (pk *picker) submitPatient(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (pk *patientPicker) submitPatient(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	patient, err := pk.patients.Find(r.Context(), signedIn.User.Person(), p.Get("patient"))
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
 		pk.offerPatients(w, r, req, signedIn, p, true)
 	case err != nil:
-		pk.showPatientsDown(w, r, req, p, err)
+		pk.showPatientsFailure(w, r, req, p, err)
 	default:
 		pk.continueFlow(w, r, req, signedIn, patientChoice{patient: patient.ID, name: patient.Name})
 	}
 }
 
 // showEncounters handles GET. Without a choice to make, it continues the flow.
-func (pk *picker) showEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (pk *patientPicker) showEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	pk.offerEncounters(w, r, req, signedIn, p, false)
 }
 
-func (pk *picker) offerEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters, unseen bool) {
+func (pk *patientPicker) offerEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters, notPermitted bool) {
 	person := signedIn.User.Person()
 	list, more, err := pk.patients.Encounters(r.Context(), person, req.patient(person))
 	data := page.SelectEncounter{
-		Client: req.client.Title(), Request: p.Get("request"), Patient: req.launch.picked.name, More: more,
-		Problem: page.ChoiceProblem{Unseen: unseen},
+		Client: req.client.DisplayName(), Request: p.Get("request"), Patient: req.launch.choice.name, HasMore: more,
+		Problem: page.ChoiceProblem{NotPermitted: notPermitted},
 	}
 	for _, e := range list {
 		data.Encounters = append(data.Encounters, page.Encounter{ID: e.ID, Kind: e.Kind, Start: e.Start, Place: e.Place})
 	}
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
-	case !unseen && (errors.Is(err, launch.ErrNoRecord) || err == nil && len(list) == 0):
+	case !notPermitted && (errors.Is(err, launch.ErrNoRecord) || err == nil && len(list) == 0):
 		pk.continueWithEncounter(w, r, req, signedIn, "")
 	case err != nil:
-		pk.showEncountersDown(w, r, req, p, err)
+		pk.showEncountersFailure(w, r, req, p, err)
 	default:
-		pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: statusOf(unseen), Data: data})
+		pk.renderer.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: choiceStatus(notPermitted), Data: data})
 	}
 }
 
-func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
+func (pk *patientPicker) showEncountersFailure(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
 	data := page.SelectEncounter{
-		Client: req.client.Title(), Request: p.Get("request"), Patient: req.launch.picked.name, Problem: page.ChoiceProblem{Down: true},
+		Client: req.client.DisplayName(), Request: p.Get("request"), Patient: req.launch.choice.name, Problem: page.ChoiceProblem{ServerDown: true},
 	}
-	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
+	pk.renderer.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.logFailure(r, err), Data: data})
 }
 
 // continueWithEncounter stores the encounter, or "" if none.
-func (pk *picker) continueWithEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, encounter string) {
-	chosen := req.launch.picked
+func (pk *patientPicker) continueWithEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, encounter string) {
+	chosen := req.launch.choice
 	chosen.encounter, chosen.noEncounter = encounter, encounter == ""
 	pk.continueFlow(w, r, req, signedIn, chosen)
 }
 
-func (pk *picker) submitEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (pk *patientPicker) submitEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	if p.Get("decision") == "none" {
 		pk.continueWithEncounter(w, r, req, signedIn, "")
 		return
@@ -325,7 +325,7 @@ func (pk *picker) submitEncounter(w http.ResponseWriter, r *http.Request, req *a
 	case errors.Is(err, launch.ErrNoRecord):
 		pk.offerEncounters(w, r, req, signedIn, p, true)
 	case err != nil:
-		pk.showEncountersDown(w, r, req, p, err)
+		pk.showEncountersFailure(w, r, req, p, err)
 	default:
 		pk.continueWithEncounter(w, r, req, signedIn, p.Get("encounter"))
 	}

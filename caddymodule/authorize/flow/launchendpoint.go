@@ -36,12 +36,12 @@ type launchResponse struct {
 }
 
 func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := e.authenticator.Form(w, r)
+	p, err := e.authenticator.ParseForm(w, r)
 	var response *launchResponse
 	if err == nil {
 		response, err = e.register(r, p)
 	}
-	event := audit.Event{Kind: audit.Launch, Err: err}
+	event := audit.Event{Kind: audit.KindLaunch, Err: err}
 	if err != nil {
 		e.responder.Trail.RecordRejection(r, event)
 		e.responder.WriteError(w, r, err)
@@ -57,10 +57,10 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 		return nil, err
 	}
 	audit.RecordGrant(r.Context(), ehr.ID, p.Get("user"), nil)
-	if !ehr.LaunchContext || ehr.Public() {
+	if !ehr.LaunchContext || ehr.IsPublic() {
 		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not launch apps"}
 	}
-	app, err := e.app(r, p)
+	app, err := e.findApp(r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	return &launchResponse{handle, int64(launch.Lifetime.Seconds()), app.LaunchURL(e.accounts.FHIRBase, handle)}, nil
 }
 
-// app returns the client to launch.
-func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+// findApp returns the client to launch.
+func (e *launchEndpoint) findApp(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	app, err := e.authenticator.Clients.Find(r.Context(), p.Get("app"))
 	if err == nil && (app == nil || len(app.RedirectURIs) == 0) {
 		err = oauth2.InvalidRequest("app must be the client_id of an app that people sign in to")
@@ -106,12 +106,12 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 
 // checkPatient rejects a patient that does not exist at the FHIR server or is hidden from the person's apps, and an
 // encounter of another patient. An outage of the FHIR server is not a reason to reject: the app will detect it.
-func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
+func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registration) error {
 	if l.Patient == "" {
 		return nil
 	}
 	person := launch.Person{Subject: cmp.Or(l.User, ehr.ID)}
-	_, err := e.patients.Named(ctx, person, l.Patient)
+	_, err := e.patients.FindChosen(ctx, person, l.Patient)
 	if errors.Is(err, launch.ErrNoRecord) {
 		return oauth2.InvalidRequest("patient does not exist or is not readable")
 	}
@@ -128,8 +128,8 @@ func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l
 }
 
 // readLaunch parses the launch context and its user.
-func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
-	l := &launch.Registered{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
+func readLaunch(p oauth2.Parameters) (*launch.Registration, error) {
+	l := &launch.Registration{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
 		Patient: p.Get("patient"), Encounter: p.Get("encounter"), Intent: p.Get("intent"), Tenant: p.Get("tenant"),
 		SMARTStyleURL: p.Get("smart_style_url"),
 	}}
@@ -150,12 +150,12 @@ func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 		err = l.Check()
 	}
 	if err != nil {
-		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + printable(err.Error()), Err: err}
+		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + replaceUnprintable(err.Error()), Err: err}
 	}
 	return l, nil
 }
 
-func checkLaunchUser(l *launch.Registered) error {
+func checkLaunchUser(l *launch.Registration) error {
 	switch {
 	case l.User == "" && l.FHIRUser == "":
 		return errors.New("user or fhirUser is required: the user to launch for")

@@ -38,12 +38,12 @@ func (l *logoutRequest) destination() string {
 	if l.redirectURI == "" || l.state == "" {
 		return l.redirectURI
 	}
-	return withQuery(l.redirectURI, responseParameters{{"state", l.state}})
+	return appendQuery(l.redirectURI, responseParameters{{"state", l.state}})
 }
 
 // logoutEndpoint implements the end_session_endpoint.
 type logoutEndpoint struct {
-	frame    *signin.Frame
+	renderer *signin.Renderer
 	issuer   string
 	clients  *client.Registry
 	accounts *people.Accounts
@@ -63,34 +63,34 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req, err := e.check(r, r.URL.RawQuery)
-	var asked bool
+	var confirmed bool
 	if err == nil {
-		asked, err = e.isAskedFor(r, req)
+		confirmed, err = e.skipsConfirmation(r, req)
 	}
 	switch {
 	case err != nil:
-		e.frame.ShowError(w, r, err)
-	case asked:
+		e.renderer.ShowError(w, r, err)
+	case confirmed:
 		e.signOut(w, r, req)
 	default:
 		e.confirm(w, r, req)
 	}
 }
 
-// isAskedFor reports whether the request needs no confirmation: either no session exists and the redirect is no open
+// skipsConfirmation reports whether the request needs no confirmation: either no session exists and the redirect is no open
 // redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that session.
-func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
-	own, err := e.sessions.OfBrowser(r)
-	harmless := req.redirectURI == "" || !isOpenRedirect(r, req.client)
+func (e *logoutEndpoint) skipsConfirmation(r *http.Request, req *logoutRequest) (bool, error) {
+	own, err := e.sessions.FindEndable(r)
+	isSafe := req.redirectURI == "" || !isOpenRedirect(r, req.client)
 	if own == nil || err != nil {
-		return harmless, err
+		return isSafe, err
 	}
 	if own.IsUnreadable() {
 		return req.sid == own.SID, nil
 	}
 	user, err := e.sessions.User(r.Context(), own)
 	if user == nil || err != nil {
-		return harmless, err
+		return isSafe, err
 	}
 	audit.RecordAuthenticated(r.Context())
 	return req.subject == user.ID, nil
@@ -106,21 +106,21 @@ func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	}
 	var query string
 	if err == nil {
-		query, err = e.frame.Unseal(r, "logout", p.Get("request"))
+		query, err = e.renderer.Unseal(r, "logout", p.Get("request"))
 	}
 	var req *logoutRequest
 	if err == nil {
 		req, err = e.check(r, query)
 	}
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	e.signOut(w, r, req)
 }
 
 func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
-	p, err := oauth2.QueryParameters(query)
+	p, err := oauth2.ReadCheckedQuery(query)
 	e.clients.RecordClient(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
@@ -148,12 +148,12 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	if raw == "" {
 		return nil
 	}
-	claims, err := e.verifier.Hint(r.Context(), raw)
-	asked := p.Get("client_id")
+	claims, err := e.verifier.VerifyIDTokenHint(r.Context(), raw)
+	requested := p.Get("client_id")
 	switch {
 	case errors.Is(err, keyring.ErrUnknownKey): // possibly a retired key: requires confirmation like a request without a hint
 		return nil
-	case errors.Is(err, token.ErrInvalidHint), err == nil && asked != "" && asked != claims.Audience:
+	case errors.Is(err, token.ErrInvalidHint), err == nil && requested != "" && requested != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	case err != nil:
 		return err
@@ -172,14 +172,14 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	if l.sid == "" {
 		return nil, nil
 	}
-	return e.sessions.FindNamed(ctx, l.sid, l.subject)
+	return e.sessions.FindByIDToken(ctx, l.sid, l.subject)
 }
 
 // signOut ends the browser's session and the hinted session. If the browser's session started at a
 // provider with an end_session_endpoint, the browser is redirected there. Other browsers are not,
 // because the URL contains the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	stored, err := e.sessions.OfBrowser(r)
+	stored, err := e.sessions.FindEndable(r)
 	var target string
 	if err == nil && stored != nil {
 		target, err = e.endSessionURL(w, r, stored, req.destination())
@@ -188,7 +188,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 		err = e.endSessions(r.Context(), stored, req)
 	}
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
@@ -224,7 +224,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	if p == nil {
 		return "", nil
 	}
-	state, err := e.frame.Sealer.Seal(w, r, "signed out", destination)
+	state, err := e.renderer.Sealer.Seal(w, r, "signed out", destination)
 	if err != nil {
 		return "", err
 	}
@@ -237,7 +237,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 
 // callback receives the browser after logout at the provider.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
-	destination, err := e.frame.Unseal(r, "signed out", r.URL.Query().Get("state"))
+	destination, err := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // the session has ended regardless
 	}
@@ -246,9 +246,9 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 
 func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {
 	if destination == "" {
-		e.frame.Site.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
+		e.renderer.Site.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
 			Title: page.T("You’re signed out"), Text: page.T("You can close this page."),
-			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.frame.Site.Name())},
+			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.renderer.Site.Name())},
 		}})
 		return
 	}
@@ -257,16 +257,16 @@ func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destinat
 
 // confirm shows the page that asks whether to sign out.
 func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := e.frame.Sealer.Seal(w, r, "logout", req.query)
+	sealed, err := e.renderer.Sealer.Seal(w, r, "logout", req.query)
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	data := page.SignOut{Request: sealed}
 	if req.client != nil {
-		data.Client = req.client.Title()
+		data.Client = req.client.DisplayName()
 	}
-	e.frame.Site.Show(w, r, page.View{
-		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.frame.FormAction(req.redirectURI)}, Data: data,
+	e.renderer.Site.Show(w, r, page.View{
+		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.renderer.FormAction(req.redirectURI)}, Data: data,
 	})
 }

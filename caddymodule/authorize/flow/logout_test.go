@@ -17,7 +17,9 @@ import (
 )
 
 func logoutServer(t *testing.T) *authorize.Server {
-	return authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout} })
+	return authorizetest.New(t, func(c *authorize.Config) {
+		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.PostLogoutRedirectURI}
+	})
 }
 
 func TestLogout(t *testing.T) {
@@ -29,18 +31,18 @@ func TestLogout(t *testing.T) {
 	}{
 		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
 		{"with a hint and an address", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.AfterLogout}, "state": {"a b"}}
-		}, authorizetest.AfterLogout + "?state=a%20b"},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}, "state": {"a b"}}
+		}, authorizetest.PostLogoutRedirectURI + "?state=a%20b"},
 		{"with an address and no state", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
-		}, authorizetest.AfterLogout},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
+		}, authorizetest.PostLogoutRedirectURI},
 		{"without a hint", func(string) url.Values {
-			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
+			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
 		}, ""},
 		{"with a hint whose key was retired", func(id string) url.Values {
 			_, rest, _ := strings.Cut(id, ".")
 			header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"retired","typ":"JWT"}`))
-			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}}
+			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
 		}, ""},
 		{"with nothing", func(string) url.Values { return nil }, ""},
 	}
@@ -55,17 +57,17 @@ func TestLogout(t *testing.T) {
 			}
 			switch tt.want {
 			case "":
-				if !strings.Contains(page, "Sign out?") || !b.SignedIn() {
-					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.SignedIn(), page)
+				if !strings.Contains(page, "Sign out?") || !b.HasSession() {
+					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.HasSession(), page)
 				}
-				sealed := authorizetest.Field(t, page, "request")
+				sealed := authorizetest.FieldValue(t, page, "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			case "signed out":
 				authorizetest.WantText(t, page, "You’re signed out")
 			default:
 				authorizetest.Equal(t, r.Header.Get("Location"), tt.want)
 			}
-			if b.SignedIn() {
+			if b.HasSession() {
 				t.Error("still signed in")
 			}
 		})
@@ -85,7 +87,7 @@ func TestLogoutRefused(t *testing.T) {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.Callback}}
 		}},
 		{"an address without a client", func(_, _ string) url.Values {
-			return url.Values{"post_logout_redirect_uri": {authorizetest.AfterLogout}}
+			return url.Values{"post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
 		}},
 		{"a hint that was changed", func(id, _ string) url.Values {
 			return url.Values{"id_token_hint": {id[:len(id)-4] + "AAAA"}}
@@ -104,25 +106,25 @@ func TestLogoutRefused(t *testing.T) {
 			b := authorizetest.NewBrowser(t, logoutServer(t))
 			tokens := b.Tokens(nil)
 			r := b.Get("/oauth2/logout?" + tt.q(tokens.IDToken, tokens.AccessToken).Encode())
-			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.SignedIn() {
-				t.Errorf("status %d, Location %q, signed in %t", r.StatusCode, r.Header.Get("Location"), b.SignedIn())
+			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.HasSession() {
+				t.Errorf("status %d, Location %q, signed in %t", r.StatusCode, r.Header.Get("Location"), b.HasSession())
 			}
 		})
 	}
 }
 
 // A cross-site form cannot sign a user out, because the confirmation page is bound to its browser.
-func TestLogoutIsNotForged(t *testing.T) {
+func TestForgedLogout(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)
 	b, other := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
-	b.Answer(authorizetest.Request(nil))
-	other.Answer(authorizetest.Request(nil))
-	sealed := authorizetest.Field(t, authorizetest.Body(t, other.Get("/oauth2/logout")), "request")
+	b.SignInAlice(authorizetest.Request(nil))
+	other.SignInAlice(authorizetest.Request(nil))
+	sealed := authorizetest.FieldValue(t, authorizetest.Body(t, other.Get("/oauth2/logout")), "request")
 	for _, request := range []string{sealed, "x.y"} {
 		authorizetest.WantStatus(t, b.Post("/oauth2/logout", url.Values{"request": {request}}), http.StatusBadRequest)
 	}
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		t.Error("signed out by another's page")
 	}
 }
@@ -134,8 +136,8 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 	hint := authorizetest.NewBrowser(t, server).Tokens(nil).IDToken
 	bob := authorizetest.NewBrowser(t, server)
 	bob.SignIn(authorizetest.Request(nil), "bob", "other")
-	if page := authorizetest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.SignedIn() {
-		t.Errorf("signed in: %t; %s", bob.SignedIn(), page)
+	if page := authorizetest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.HasSession() {
+		t.Errorf("signed in: %t; %s", bob.HasSession(), page)
 	}
 }
 
@@ -156,10 +158,10 @@ func TestLogoutByHintAlone(t *testing.T) {
 		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
 		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
 		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *authorizetest.Browser) {
-			sealed := authorizetest.Field(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
+			sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
 			b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 		}},
-		{"in another session of the same person", func(b *authorizetest.Browser) { b.Answer(authorizetest.Request(nil)) }, 0, true, nil},
+		{"in another session of the same person", func(b *authorizetest.Browser) { b.SignInAlice(authorizetest.Request(nil)) }, 0, true, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +169,7 @@ func TestLogoutByHintAlone(t *testing.T) {
 				server := logoutServer(t)
 				b, same, by := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
 				hint := b.Tokens(nil).IDToken
-				same.Answer(authorizetest.Request(nil))
+				same.SignInAlice(authorizetest.Request(nil))
 				if tt.at != nil {
 					tt.at(by)
 				}
@@ -176,8 +178,8 @@ func TestLogoutByHintAlone(t *testing.T) {
 				if by.Cookies["hint"] = hint; tt.after != nil {
 					tt.after(by)
 				}
-				if b.SignedIn() == tt.ends || !same.SignedIn() {
-					t.Errorf("ended %t, the person's other session %t", !b.SignedIn(), !same.SignedIn())
+				if b.HasSession() == tt.ends || !same.HasSession() {
+					t.Errorf("ended %t, the person's other session %t", !b.HasSession(), !same.HasSession())
 				}
 			})
 		})
@@ -185,29 +187,29 @@ func TestLogoutByHintAlone(t *testing.T) {
 }
 
 // Clients of the hinted session receive a back-channel logout, as after every logout.
-func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
+func TestLogoutByHintNotifiesClients(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.NewParty(t)
-	s, tr := authorizetest.NewNotifying(t, p)
+	p := authorizetest.NewLogoutReceiver(t)
+	s, tr := authorizetest.NewNotifyingServer(t, p)
 	b := authorizetest.NewBrowser(t, s)
 	id := b.Tokens(nil).IDToken
 	authorizetest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // redirects to GET
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		t.Fatal("ended by what no browser has followed")
 	}
-	if authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
+	if authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.HasSession() {
 		t.Fatal("not signed out, so that nobody is told")
 	}
 	if told := b.Claims(<-p.Tokens); told["sid"] != b.Claims(id)["sid"] {
 		t.Errorf("told of %v", told)
 	}
-	if e := tr.ToldOf("app"); e.Err != nil || e.User != "alice" {
+	if e := tr.WaitForNotification("app"); e.Err != nil || e.User != "alice" {
 		t.Errorf("recorded %+v", e)
 	}
 }
 
 // ID tokens of a deleted client do not end sessions.
-func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
+func TestLogoutByHintOfDeletedClient(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	with := func(change func(*authorize.Config)) *authorize.Server {
@@ -216,21 +218,21 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	b := authorizetest.NewBrowser(t, with(func(*authorize.Config) {}))
 	hint := b.Tokens(nil).IDToken
 	authorizetest.NewBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).Get("/oauth2/logout?id_token_hint=" + hint)
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		t.Error("signed out")
 	}
 }
 
 // The provider's logout URL contains the provider's ID token. Only the browser that signed in is
 // redirected there, not every sender of a hint.
-func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
+func TestLogoutByHintSkipsProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
 	b := authorizetest.NewBrowser(t, s)
 	hint := authorizetest.FederatedTokens(b, nil).IDToken
 	r := authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
-	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.SignedIn() {
+	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.HasSession() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
@@ -244,15 +246,15 @@ func TestLogoutPosted(t *testing.T) {
 	}
 }
 
-func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
+func TestLogoutWithoutSession(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, logoutServer(t))
-	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.AfterLogout}, "state": {"s"}}.Encode())
-	authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.AfterLogout+"?state=s")
+	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}, "state": {"s"}}.Encode())
+	authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.PostLogoutRedirectURI+"?state=s")
 }
 
 // A copied session cookie is invalid after the browser has signed out.
-func TestSessionIsDeadAfterLogout(t *testing.T) {
+func TestSessionCookieAfterLogout(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, logoutServer(t))
 	idToken := b.Tokens(nil).IDToken
@@ -262,7 +264,7 @@ func TestSessionIsDeadAfterLogout(t *testing.T) {
 		t.Fatalf("status %d", r.StatusCode)
 	}
 	b.Cookies["__Host-fhir-session"] = kept
-	if b.SignedIn() {
+	if b.HasSession() {
 		t.Error("the cookie still signs in")
 	}
 }
@@ -273,7 +275,7 @@ func TestUpstreamLogout(t *testing.T) {
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
 		t.Run(name, func(t *testing.T) {
 			p := providertest.Start(t)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.KeepUpstreamToken = keepToken
 				c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.Callback + "/bye"}
 			}))

@@ -13,7 +13,7 @@ import (
 )
 
 // Public clients must use PKCE unless the configuration exempts them (RFC 9700 §2.1.1).
-func TestWhoNeedsPKCE(t *testing.T) {
+func TestPKCERequired(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, secret, pkce string
@@ -30,7 +30,7 @@ func TestWhoNeedsPKCE(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 				c.Clients[0].Secret, c.Clients[0].PKCE = tt.secret, tt.pkce
 			}))
-			if with := b.Answer(authorizetest.Request(authorizetest.PKCE())).Query(); !with.Has("code") {
+			if with := b.SignInAlice(authorizetest.Request(authorizetest.PKCE())).Query(); !with.Has("code") {
 				t.Errorf("with PKCE: %v", with)
 			}
 			without := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query()
@@ -114,7 +114,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 
 // A response that another app could intercept requires a click even with a session (RFC 8252 §8.6).
 // Codes of confidential clients and responses to remote servers require none.
-func TestNoAnswerWithoutAClick(t *testing.T) {
+func TestResponseNeedsClick(t *testing.T) {
 	t.Parallel()
 	always, never := []bool{true, true}, []bool{false, false}
 	tests := []struct {
@@ -171,11 +171,11 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 }
 
 // A silent sign-in at a provider does not count as a click.
-func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
+func TestProviderResponseNeedsClick(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	q := authorizetest.ByProvider("hospital")
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	q := authorizetest.SelectProvider("hospital")
 	q.Set("redirect_uri", "http://localhost:3000/callback")
 	r := b.Follow(b.Authorize(authorizetest.Request(q)))
 	if page := authorizetest.Body(t, r); r.StatusCode != http.StatusOK || !strings.Contains(page, `action="/oauth2/consent"`) {

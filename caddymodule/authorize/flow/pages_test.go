@@ -27,7 +27,7 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 		"error":   b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})),
 		"expired": b.Get("/oauth2/consent?request=x"),
 	}
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	pages["consent"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "scope": {"openid a<script>b"}}))).String())
 	pages["select_account"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(selectAccount))).String())
 	pages["form_post"] = b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}}))
@@ -61,7 +61,7 @@ func TestPagesInTheRequestsLanguage(t *testing.T) {
 		"refused": b.SignIn(authorizetest.Request(german), "alice", "wrong"),
 		"error":   b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}, "ui_locales": {"de"}})),
 	}
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	pages["consent"] = b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(german))).String())
 	pages["sign-out"] = b.Get("/oauth2/logout?client_id=app&ui_locales=de")
 	for name, r := range pages {
@@ -113,10 +113,10 @@ func TestFormsAreNotSentOn(t *testing.T) {
 		"sign-in":   b.SignIn(authorizetest.Request(nil), "alice", "right"),
 	}
 	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
-	answers["select_account"] = b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other"))
+	answers["select_account"] = b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))
 	_, sealed = b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
-	answers["consent"] = b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))
-	answers["consent denied"] = b.Post("/oauth2/consent", authorizetest.Decision(sealed, "deny"))
+	answers["consent"] = b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))
+	answers["consent denied"] = b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "deny"))
 	for name, r := range answers {
 		if r.StatusCode != http.StatusFound && r.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s: %d", name, r.StatusCode)
@@ -128,7 +128,7 @@ func TestFormsAreNotSentOn(t *testing.T) {
 func TestForgedHost(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	for _, path := range []string{
 		"/oauth2/authorize?" + authorizetest.Request(nil).Encode(),
 		"/oauth2/authorize?" + authorizetest.Request(url.Values{"prompt": {"login"}}).Encode(),
@@ -170,7 +170,7 @@ func TestBackToTheApp(t *testing.T) {
 			return page, back
 		},
 		"account": func(b *authorizetest.Browser) (string, *http.Response) {
-			b.Answer(authorizetest.Request(nil))
+			b.SignInAlice(authorizetest.Request(nil))
 			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"state": {"back"}, "prompt": {"select_account"}})))
 			return page, deny(b, "/oauth2/select_account", "request", sealed)
 		},
@@ -186,7 +186,7 @@ func TestBackToTheApp(t *testing.T) {
 	}
 }
 
-func TestSignedOutLeadsSomewhere(t *testing.T) {
+func TestSignedOutPageHasLink(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	authorizetest.WantText(t, authorizetest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
@@ -224,28 +224,28 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
 	app, asked := linkServer(t)
 	with := func(id, logo string) client.Client {
-		return authorizetest.Newcomer(func(c *client.Client) {
+		return authorizetest.SelfRegisteredClient(func(c *client.Client) {
 			c.ID, c.PKCE, c.Transport = id, client.PKCEOptional, app.Client().Transport
 			c.Links = client.Links{Logo: app.URL + logo, Policy: app.URL + "/policy?a=b&c", Terms: app.URL + "/terms#new"}
 		})
 	}
 	logos := map[string]int{"/logo.png": http.StatusOK, "/page": http.StatusNotFound, "/elsewhere": http.StatusNotFound, "/none": http.StatusNotFound}
-	newcomers := []client.Client{with(authorizetest.NewcomerID, "/logo.png")}
+	newcomers := []client.Client{with(authorizetest.SelfRegisteredID, "/logo.png")}
 	for path := range logos {
 		newcomers = append(newcomers, with("registered-"+path[1:], path))
 	}
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(newcomers...)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithSelfRegistered(newcomers...)))
 	shows := func(page string) {
 		t.Helper()
 		authorizetest.WantText(t, page,
-			`<img class="app" src="/oauth2/client_logo?client_id=`+authorizetest.NewcomerID+`"`, `href="`+app.URL+`/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
+			`<img class="app" src="/oauth2/client_logo?client_id=`+authorizetest.SelfRegisteredID+`"`, `href="`+app.URL+`/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
 			`href="`+app.URL+`/terms#new"`, "Privacy policy of Newcomer", "Terms of use of Newcomer",
 		)
 		if strings.Contains(page, `src="`+app.URL) {
 			t.Error("the browser would ask the app")
 		}
 	}
-	q := authorizetest.Request(url.Values{"client_id": {authorizetest.NewcomerID}})
+	q := authorizetest.Request(url.Values{"client_id": {authorizetest.SelfRegisteredID}})
 	signIn := b.Get(authorizetest.Location(t, b.Authorize(q)).String())
 	authorizetest.WantText(t, signIn.Header.Get("Content-Security-Policy"), "img-src 'self';")
 	shows(authorizetest.Body(t, signIn))

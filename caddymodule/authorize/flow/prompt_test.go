@@ -38,13 +38,13 @@ func TestPromptAndMaxAge(t *testing.T) {
 		{"max_age 0", "page", "page", url.Values{"max_age": {"0"}}},
 		{"max_age of a minute without a page", "login_required", "login_required", url.Values{"max_age": {"60"}, "prompt": {"none"}}},
 		{"max_age that is no number", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
-		{"identity_provider local", "code", "page", authorizetest.ByProvider("local")},
+		{"identity_provider local", "code", "page", authorizetest.SelectProvider("local")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				time.Sleep(5 * time.Minute)
 				authorizetest.Equal(t, outcome(t, b, tt.asked), tt.signedIn, "signed in")
 				authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, b.Server), tt.asked), tt.signedOut, "signed out")
@@ -75,8 +75,8 @@ func outcomeOf(u *url.URL) string {
 func TestPromptLoginIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
-	authorizetest.WantCode(t, b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
+	b.SignInAlice(authorizetest.Request(nil))
+	authorizetest.WantCode(t, b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
 }
 
 // A page left open until the sign-in exceeds max_age requires a new sign-in (OpenID Connect Core
@@ -98,12 +98,12 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				time.Sleep(5 * time.Minute)
 				q := url.Values{"prompt": {tt.page}, "max_age": {tt.maxAge}}
 				_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
 				time.Sleep(tt.open)
-				authorizetest.Equal(t, outcomeOf(authorizetest.Location(t, b.Post("/oauth2/"+tt.page, authorizetest.Decision(sealed, tt.decision)))), tt.want)
+				authorizetest.Equal(t, outcomeOf(authorizetest.Location(t, b.Post("/oauth2/"+tt.page, authorizetest.DecisionForm(sealed, tt.decision)))), tt.want)
 			})
 		})
 	}
@@ -121,11 +121,11 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 }
 
 // With a single identity provider, the provider decides whether a page is needed.
-func TestPromptNoneIsPassedOn(t *testing.T) {
+func TestPromptNoneIsForwarded(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	authorizetest.WantCode(t, authorizetest.Federate(b, url.Values{"prompt": {"none"}}))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, url.Values{"prompt": {"none"}}))
 	if asked := p.Requests(providertest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
 		t.Errorf("the provider was asked %v", asked)
 	}
@@ -136,11 +136,11 @@ var selectAccount = url.Values{"prompt": {"select_account"}}
 func TestSelectAccount(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
 	authorizetest.WantText(t, page, "<strong>The App</strong>", "Continue as Alice Adams <small>alice</small>", "Use another account")
-	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "continue"))))
-	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "continue"))))
+	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other")))
 	u := authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {signIn}, "username": {"bob"}, "password": {"other"}}))
 	answer := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
 	authorizetest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
@@ -153,10 +153,10 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.Metadata = map[string]any{"end_session_endpoint": nil, "prompt_values_supported": []string{"select_account"}}
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	authorizetest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	authorizetest.SignInAtProvider(b, nil)
 	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
-	leave := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
+	leave := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other")))
 	if at := authorizetest.Location(t, b.Get(leave.String())); at.Query().Get("prompt") != "select_account" {
 		t.Errorf("sent to %s", at)
 	}
@@ -164,19 +164,19 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 
 // A page accepts answers only from the session and browser to which it was shown. Cross-site forms,
 // other sessions and altered seals are rejected.
-func TestQuestionIsBound(t *testing.T) {
+func TestDecisionFormIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(b *authorizetest.Browser, sealed *string)
 	}{
-		{"in another browser", func(b *authorizetest.Browser, _ *string) { authorizetest.BecomeAnother(b) }},
+		{"in another browser", func(b *authorizetest.Browser, _ *string) { authorizetest.ReplaceBrowserCookies(b) }},
 		{"without cookies", func(b *authorizetest.Browser, _ *string) { clear(b.Cookies) }},
 		{"signed out", func(b *authorizetest.Browser, _ *string) { delete(b.Cookies, "__Host-fhir-session") }},
 		{"by the next person at this browser", func(b *authorizetest.Browser, _ *string) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}},
-		{"changed", func(_ *authorizetest.Browser, s *string) { *s = authorizetest.Altered(*s) }},
+		{"changed", func(_ *authorizetest.Browser, s *string) { *s = authorizetest.AlterLetter(*s) }},
 		{"of the sign-in page", func(b *authorizetest.Browser, s *string) {
 			*s = authorizetest.Location(b.T, b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}}))).Query().Get("request")
 		}},
@@ -186,11 +186,11 @@ func TestQuestionIsBound(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(path+"/"+tt.name, func(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
 				tt.do(b, &sealed)
 				for _, decision := range []string{"continue", "other", "allow", "deny"} {
-					if r := b.Post(path, authorizetest.Decision(sealed, decision)); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
+					if r := b.Post(path, authorizetest.DecisionForm(sealed, decision)); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 						t.Errorf("%s: status %d, sent to %q", decision, r.StatusCode, r.Header.Get("Location"))
 					}
 				}
@@ -200,13 +200,13 @@ func TestQuestionIsBound(t *testing.T) {
 }
 
 // A form without a button value, e.g. submitted by a script, has no effect.
-func TestQuestionWithoutDecision(t *testing.T) {
+func TestFormWithoutDecision(t *testing.T) {
 	t.Parallel()
 	for path, q := range map[string]url.Values{"/oauth2/select_account": selectAccount, "/oauth2/consent": {"prompt": {"consent"}}} {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-		b.Answer(authorizetest.Request(nil))
+		b.SignInAlice(authorizetest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(q)))
-		authorizetest.WantStatus(t, b.Post(path, authorizetest.Decision(sealed, "")), http.StatusBadRequest, path)
+		authorizetest.WantStatus(t, b.Post(path, authorizetest.DecisionForm(sealed, "")), http.StatusBadRequest, path)
 	}
 }
 
@@ -268,9 +268,9 @@ func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	}))
 	hint := url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	authorizetest.Equal(t, outcome(t, b, hint), "page", "signed in")
-	authorizetest.WantCode(t, b.Answer(authorizetest.Request(hint)), "signed in anew")
+	authorizetest.WantCode(t, b.SignInAlice(authorizetest.Request(hint)), "signed in anew")
 }
 
 // Access tokens and ID tokens of other clients are rejected as hints.
@@ -329,35 +329,35 @@ func TestSignInPageHint(t *testing.T) {
 
 const endSession = "https://login.hospital.example/logout"
 
-// sharedPC returns a browser in which Alice is signed in by a provider.
-func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*providertest.Provider, *authorizetest.Browser) {
+// sharedComputer returns a browser in which Alice is signed in by a provider.
+func sharedComputer(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
 	alice := providertest.Person{Subject: "1", Claims: map[string]any{"preferred_username": "alice", "email": "alice@hospital.example"}}
 	bob := providertest.Person{Subject: "2", Claims: map[string]any{"preferred_username": "bob"}}
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.Metadata, s.People = map[string]any{"end_session_endpoint": endSession}, []providertest.Person{alice, bob}
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 		if change != nil {
 			change(idp, c)
 		}
 	}))
-	authorizetest.Federate(b, nil)
-	if !b.SignedIn() {
+	authorizetest.SignInAtProvider(b, nil)
+	if !b.HasSession() {
 		t.Fatal("not signed in")
 	}
 	return p, b
 }
 
-// wantAnother checks that a response signs Alice out at both sides and then sends login_hint to the provider.
-func wantAnother(t *testing.T, p *providertest.Provider, b *authorizetest.Browser, out *url.URL, hint string) {
+// checkAccountSwitch checks that a response signs Alice out at both sides and then sends login_hint to the provider.
+func checkAccountSwitch(t *testing.T, p *providertest.Provider, b *authorizetest.Browser, out *url.URL, hint string) {
 	t.Helper()
 	q := out.Query()
 	if !strings.HasPrefix(out.String(), endSession+"?") || q.Get("client_id") == "" || q.Get("post_logout_redirect_uri") != authorizetest.Issuer+"/oauth2/logout/hospital" {
 		t.Fatalf("not signed out at the provider: %s", out)
 	}
-	if b.SignedIn() {
+	if b.HasSession() {
 		t.Error("still signed in here")
 	}
 	b.Follow(b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(q.Get("state"))))
@@ -383,23 +383,23 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
+			p, b := sharedComputer(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
 			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(tt.asked)))
 			authorizetest.WantText(t, page, "Continue as alice", "Use another account")
-			wantAnother(t, p, b, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other"))), tt.hint)
+			checkAccountSwitch(t, p, b, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))), tt.hint)
 		})
 	}
 }
 
 // A login_hint alone, which any site can send, does not end the session, and the current user can sign in again.
-func TestLoginHintSignsNobodyOut(t *testing.T) {
+func TestLoginHintKeepsSession(t *testing.T) {
 	t.Parallel()
-	p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
+	p, b := sharedComputer(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
 	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}, "login_hint": {"bob"}})))
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		t.Error("signed out")
 	}
-	b.Follow(b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "continue")))
+	b.Follow(b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "continue")))
 	asked := p.Requests(providertest.Authorization)
 	last := asked[len(asked)-1].Form
 	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
@@ -407,7 +407,7 @@ func TestLoginHintSignsNobodyOut(t *testing.T) {
 
 // The account page is skipped unless login_hint names another person at the same identity provider and pages are
 // allowed.
-func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
+func TestLoginHintOfCurrentUser(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]url.Values{
 		"the user name":     {"prompt": {"login"}, "login_hint": {"Alice"}},
@@ -419,9 +419,9 @@ func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, b := sharedPC(t, nil)
+			_, b := sharedComputer(t, nil)
 			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(asked)))
-			if to.Path == "/oauth2/select_account" || !b.SignedIn() {
+			if to.Path == "/oauth2/select_account" || !b.HasSession() {
 				t.Errorf("sent to %s", to)
 			}
 		})
@@ -429,9 +429,9 @@ func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 }
 
 // Typing an address of a provider where another person is signed in signs that person out first.
-func TestTypedAddressOfAnother(t *testing.T) {
+func TestTypedAddressOfAnotherPerson(t *testing.T) {
 	t.Parallel()
-	p, b := sharedPC(t, nil)
+	p, b := sharedComputer(t, nil)
 	next := func(address string) *url.URL {
 		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}})))
 		to, err := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {address}}).Location()
@@ -439,15 +439,15 @@ func TestTypedAddressOfAnother(t *testing.T) {
 		return to
 	}
 	authorizetest.Equal(t, next("alice@hospital.example").Path, "/oauth2/login/hospital")
-	wantAnother(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
+	checkAccountSwitch(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
 }
 
 // A stored ID token is sent to the provider as a hint, so that it can skip its confirmation.
-func TestUseAnotherAccountByKeptToken(t *testing.T) {
+func TestUseAnotherAccountWithToken(t *testing.T) {
 	t.Parallel()
-	_, b := sharedPC(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	_, b := sharedComputer(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
 	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
-	out := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.Decision(sealed, "other")))
+	out := authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other")))
 	if strings.Count(out.Query().Get("id_token_hint"), ".") != 2 {
 		t.Errorf("no hint: %s", out)
 	}

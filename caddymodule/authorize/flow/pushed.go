@@ -18,15 +18,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxPushed limits the pending requests that this process has in the store.
-const maxPushed = 10_000
+// maxPendingPushes limits the pending requests that this process has in the store.
+const maxPendingPushes = 10_000
 
 // clientCredentials are the parameters removed from pushed requests (RFC 9126 §2.1).
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
 var (
-	errPushedTwice = oauth2.InvalidRequest("request_uri must not be sent to the pushed authorization request endpoint")
-	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
+	errNestedRequestURI = oauth2.InvalidRequest("request_uri must not be sent to the pushed authorization request endpoint")
+	errPushRequired     = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
 // pushEndpoint is the pushed authorization request endpoint (RFC 9126). It authenticates the client
@@ -44,9 +44,9 @@ type pushEndpoint struct {
 // proxy limits at the client. Requests of public clients are sealed into their request_uri,
 // because anyone can push as a public client and could fill the store.
 type pushedRequests struct {
-	store  store.Store
-	count  *store.Memory // entries of this process in the store
-	sealed *sealedPushes
+	store        store.Store
+	pendingCount *store.Memory // entries of this process in the store
+	sealed       *sealedPushes
 }
 
 func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
-	p, err := e.authenticator.Form(w, r)
+	p, err := e.authenticator.ParseForm(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 		return nil, err
 	}
 	if p.Get("request_uri") != "" {
-		return nil, errPushedTwice
+		return nil, errNestedRequestURI
 	}
 	req, err := e.requests.check(r.Context(), pushedQuery(client, p))
 	if err == nil {
@@ -77,7 +77,7 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 	if err != nil {
 		return nil, err
 	}
-	if client.Public() {
+	if client.IsPublic() {
 		return e.pushed.sealed.seal(r.Context(), client, req.signIn.Query)
 	}
 	return e.pushed.add(r.Context(), client, req.signIn.Query)
@@ -97,13 +97,13 @@ func pushedQuery(client *client.Client, p oauth2.Parameters) string {
 func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomToken()
 	key := store.Key("pushed", id)
-	err := ps.count.Add(ctx, key, nil, pushedLifetime)
+	err := ps.pendingCount.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, store.ErrFull) {
 		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
 	if err == nil {
 		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
-			_ = ps.count.Delete(ctx, key) // memory store: cannot fail
+			_ = ps.pendingCount.Delete(ctx, key) // memory store: cannot fail
 		}
 	}
 	if err != nil {
@@ -144,8 +144,8 @@ func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushe
 		return nil, err
 	}
 	return &pushedRequest{query, &signin.SingleUseValue{
-		Store: ps.store, Call: &store.Call{Op: store.Take, Key: key}, Spent: errRequestURIUsed,
-		After: func() error { return ps.count.Delete(ctx, key) },
+		Store: ps.store, Call: &store.Call{Op: store.Take, Key: key}, UsedError: errRequestURIUsed,
+		After: func() error { return ps.pendingCount.Delete(ctx, key) },
 	}}, nil
 }
 
@@ -168,13 +168,13 @@ var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expir
 
 // pushedRequest is a pushed request after the browser has presented its request_uri.
 type pushedRequest struct {
-	query string
-	once  *signin.SingleUseValue
+	query     string
+	singleUse *signin.SingleUseValue
 }
 
 // sealedPushes handles the pushed requests of public clients.
 type sealedPushes struct {
-	keys  keyring.Sealing
+	keys  keyring.BrowserSealer
 	store store.Store // records used requests if gateways share the store
 	used  usedPushes
 }
@@ -194,30 +194,30 @@ func (ps *sealedPushes) seal(ctx context.Context, client *client.Client, query s
 func (ps *sealedPushes) unseal(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
 	text, err := ps.keys.Unseal(ctx, sealed, sealPurpose(clientID), pushedLifetime)
 	switch {
-	case errors.Is(err, keyring.ErrUnsealed):
+	case errors.Is(err, keyring.ErrUnsealFailed):
 		return nil, errRequestURIUsed
 	case err != nil:
 		return nil, err
 	}
 	id := pushID([]byte(text[:len(pushID{})]))
-	once, err := ps.onlyOnce(ctx, id)
-	return &pushedRequest{text[len(id):], once}, err
+	singleUse, err := ps.singleUse(ctx, id)
+	return &pushedRequest{text[len(id):], singleUse}, err
 }
 
-// onlyOnce returns the single use of a sealed request. Gateways with a shared store record the use
+// singleUse returns the single use of a sealed request. Gateways with a shared store record the use
 // there for the lifetime of the request.
-func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.SingleUseValue, error) {
+func (ps *sealedPushes) singleUse(ctx context.Context, id pushID) (*signin.SingleUseValue, error) {
 	if !store.IsShared(ps.store) {
-		return ps.used.onlyOnce(id)
+		return ps.used.singleUse(id)
 	}
-	used := &store.Call{Op: store.Add, Key: store.Key("pushed-used", string(id[:])), TTL: pushedLifetime}
-	switch _, err := ps.store.Get(ctx, used.Key); {
+	markUsed := &store.Call{Op: store.Add, Key: store.Key("pushed-used", string(id[:])), TTL: pushedLifetime}
+	switch _, err := ps.store.Get(ctx, markUsed.Key); {
 	case err == nil:
 		return nil, errRequestURIUsed
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	}
-	return &signin.SingleUseValue{Store: ps.store, Call: used, Spent: errRequestURIUsed}, nil
+	return &signin.SingleUseValue{Store: ps.store, Call: markUsed, UsedError: errRequestURIUsed}, nil
 }
 
 // isSealed reports whether a reference belongs to a sealed request; only these contain a dot.
@@ -240,11 +240,11 @@ const maxUsedPushes = 1 << 17
 type usedPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}
-	since          time.Time // start of the younger generation
+	youngerSince   time.Time // start of the younger generation
 }
 
-// onlyOnce returns the single use of a request.
-func (u *usedPushes) onlyOnce(id pushID) (*signin.SingleUseValue, error) {
+// singleUse returns the single use of a request.
+func (u *usedPushes) singleUse(id pushID) (*signin.SingleUseValue, error) {
 	if u.has(id) {
 		return nil, errRequestURIUsed
 	}
@@ -260,10 +260,10 @@ func (u *usedPushes) onlyOnce(id pushID) (*signin.SingleUseValue, error) {
 func (u *usedPushes) add(id pushID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.younger) >= maxUsedPushes || time.Since(u.since) > pushedLifetime {
-		u.older, u.younger, u.since = u.younger, map[pushID]struct{}{}, time.Now()
+	if len(u.younger) >= maxUsedPushes || time.Since(u.youngerSince) > pushedLifetime {
+		u.older, u.younger, u.youngerSince = u.younger, map[pushID]struct{}{}, time.Now()
 	}
-	if u.holds(id) {
+	if u.hasLocked(id) {
 		return false
 	}
 	u.younger[id] = struct{}{}
@@ -273,11 +273,11 @@ func (u *usedPushes) add(id pushID) bool {
 func (u *usedPushes) has(id pushID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.holds(id)
+	return u.hasLocked(id)
 }
 
-// holds is like has, but the caller must hold mu.
-func (u *usedPushes) holds(id pushID) bool {
+// hasLocked is like has, but the caller must hold mu.
+func (u *usedPushes) hasLocked(id pushID) bool {
 	_, younger := u.younger[id]
 	_, older := u.older[id]
 	return younger || older

@@ -24,7 +24,7 @@ func TestPushedRequest(t *testing.T) {
 		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
 		t.Fatalf("%d %+v", status, answer)
 	}
-	q := b.Answer(authorizetest.Pushed(answer.RequestURI)).Query()
+	q := b.SignInAlice(authorizetest.PushedRequest(answer.RequestURI)).Query()
 	form := authorizetest.CodeForm(q.Get("code"), url.Values{"code_verifier": {authorizetest.Verifier}})
 	if got := b.RequestTokens(form); got.AccessToken == "" || q.Get("state") != "s" {
 		t.Errorf("%v, %+v", q, got)
@@ -37,7 +37,7 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	_, answer := authorizetest.Push(b, q)
-	u := b.Answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+	u := b.SignInAlice(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	authorizetest.WantCode(t, u)
 	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
 		q.Set("client_secret", secret)
@@ -100,7 +100,7 @@ func TestPushedRequestRefused(t *testing.T) {
 }
 
 // A reference is valid once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
-func TestPushedRequestIsSpent(t *testing.T) {
+func TestPushedRequestValidity(t *testing.T) {
 	t.Parallel()
 	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
 	tests := []struct {
@@ -128,7 +128,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 		{"cut short", func(_ *authorizetest.Browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
-		for kind, form := range map[string]url.Values{"public": authorizetest.Request(nil), "confidential": authorizetest.KnownPush(nil)} {
+		for kind, form := range map[string]url.Values{"public": authorizetest.Request(nil), "confidential": authorizetest.ConfidentialPush(nil)} {
 			t.Run(tt.name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -151,8 +151,8 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
-	b.Answer(authorizetest.Request(nil)) // starts a session
-	r := b.Get("/oauth2/authorize?" + authorizetest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
+	b.SignInAlice(authorizetest.Request(nil)) // starts a session
+	r := b.Get("/oauth2/authorize?" + authorizetest.PushedRequest(answer.RequestURI).Encode() + "&state=x;y")
 	if u := authorizetest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%d to %s", r.StatusCode, u)
 	}
@@ -168,7 +168,7 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 	for range 50 {
 		b := authorizetest.NewBrowser(t, server)
 		tries.Go(func() {
-			if b.Authorize(authorizetest.Pushed(answer.RequestURI)).StatusCode == http.StatusFound {
+			if b.Authorize(authorizetest.PushedRequest(answer.RequestURI)).StatusCode == http.StatusFound {
 				used.Add(1)
 			}
 		})
@@ -185,7 +185,7 @@ func TestLongPushedRequest(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	long := authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
 	_, answer := authorizetest.Push(b, long)
-	reference := authorizetest.Pushed(answer.RequestURI)
+	reference := authorizetest.PushedRequest(answer.RequestURI)
 	posted := b.Post("/oauth2/authorize", reference)
 	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
 		t.Errorf("%d to %q", posted.StatusCode, posted.Header.Get("Location"))
@@ -201,11 +201,11 @@ func TestPushedRequestCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
-	q := authorizetest.Pushed(answer.RequestURI)
+	q := authorizetest.PushedRequest(answer.RequestURI)
 	q.Set("redirect_uri", "http://localhost:3000/callback")
 	q.Set("scope", "openid user/*.rs")
 	q.Set("state", "evil")
-	u := b.Answer(q)
+	u := b.SignInAlice(q)
 	got := b.RequestTokens(authorizetest.CodeForm(u.Query().Get("code"), nil))
 	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), authorizetest.Callback) || got.Scope != "openid" {
 		t.Errorf("%s, %+v", u, got)
@@ -217,11 +217,11 @@ func TestPushedRequestRequired(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "invalid_request")
 	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
-	authorizetest.WantCode(t, b.Answer(authorizetest.Pushed(answer.RequestURI)))
+	authorizetest.WantCode(t, b.SignInAlice(authorizetest.PushedRequest(answer.RequestURI)))
 }
 
 // Pushed requests of public clients use no storage and do not block other requests, regardless of their number.
-func TestPushedRequestsFillNothing(t *testing.T) {
+func TestPushedRequestsUseNoStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
@@ -236,7 +236,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	}
 	strict := authorizetest.Request(authorizetest.PKCE())
 	strict.Set("client_id", "strict")
-	for _, form := range []url.Values{strict, authorizetest.KnownPush(nil)} {
+	for _, form := range []url.Values{strict, authorizetest.ConfidentialPush(nil)} {
 		if status, answer := authorizetest.Push(b, form); status != http.StatusCreated {
 			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
 		}
@@ -248,11 +248,11 @@ func TestPushedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	for range 10_000 {
-		if status, answer := authorizetest.Push(b, authorizetest.KnownPush(nil)); status != http.StatusCreated {
+		if status, answer := authorizetest.Push(b, authorizetest.ConfidentialPush(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if status, answer := authorizetest.Push(b, authorizetest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+	if status, answer := authorizetest.Push(b, authorizetest.ConfidentialPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
 	if status, answer := authorizetest.Push(b, authorizetest.Request(nil)); status != http.StatusCreated {

@@ -27,18 +27,18 @@ import (
 
 // authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
-	client         *client.Client
-	signIn         signin.Request // who must sign in, and how
-	target         responseTarget
-	requestedScope string    // scope as requested
-	scope          []string  // scope as granted
-	offlineExpiry  time.Time // expiry of offline_access chosen by the person; zero means the maximum
-	codeChallenge  string
-	nonce          string
-	claims         requestedClaims
-	inObject       bool            // parameters are from a request object
-	about          consent.Subject // patient for whom the person's answer is valid
-	launch         launchContext   // launch context of the client
+	client            *client.Client
+	signIn            signin.Request // who must sign in, and how
+	target            responseTarget
+	requestedScope    string    // scope as requested
+	scope             []string  // scope as granted
+	offlineExpiry     time.Time // expiry of offline_access chosen by the person; zero means the maximum
+	codeChallenge     string
+	nonce             string
+	claims            requestedClaims
+	fromRequestObject bool                   // parameters are from a request object
+	approvalSubject   consent.PatientContext // patient for whom the person's answer is valid
+	launch            launchContext          // launch context of the client
 }
 
 // RequestParameters lists the supported parameters of authorization requests, including parameters
@@ -53,7 +53,7 @@ var RequestParameters = []string{
 // listen on loopback or claim a private-use scheme (RFC 8252 §8.6). A confidential client's code is
 // useless without the client's credentials.
 func (req *authorizationRequest) isInterceptable() bool {
-	if !req.client.Public() && req.target.responseType == "code" {
+	if !req.client.IsPublic() && req.target.responseType == "code" {
 		return false
 	}
 	return client.IsInterceptable(req.target.redirectURI)
@@ -62,14 +62,14 @@ func (req *authorizationRequest) isInterceptable() bool {
 // checkProtection rejects a request without the request object that the client must send (RFC 9101 §10.5). It applies
 // to the request as received: a request stored by the gateway already contains the parameters of the object.
 func (req *authorizationRequest) checkProtection() error {
-	if req.client.RequestObjects.Required && !req.inObject {
+	if req.client.RequestObjects.Required && !req.fromRequestObject {
 		return oauth2.InvalidRequest("this client must send a signed request object")
 	}
 	return nil
 }
 
-// toSignIn returns the request for package signin; nil for a nil request.
-func (req *authorizationRequest) toSignIn() *signin.Request {
+// signInRequest returns the request for package signin; nil for a nil request.
+func (req *authorizationRequest) signInRequest() *signin.Request {
 	if req == nil {
 		return nil
 	}
@@ -78,31 +78,31 @@ func (req *authorizationRequest) toSignIn() *signin.Request {
 
 // requests parses and checks authorization requests.
 type requests struct {
-	fhirBase string
-	accounts *people.Accounts
-	clients  *client.Registry
-	verifier *token.Verifier
-	launches *launch.Launches
-	open     OpenRequest // may be nil
+	fhirBase    string
+	accounts    *people.Accounts
+	clients     *client.Registry
+	verifier    *token.Verifier
+	launches    *launch.Launches
+	openRequest OpenRequest // may be nil
 }
 
 // check parses a request from a query. If it returns no request, the error must be shown on a page
 // instead of redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
-	p, malformed := oauth2.QueryParameters(query)
+	p, malformed := oauth2.ReadCheckedQuery(query)
 	q.clients.RecordClient(ctx, p.Get("client_id"))
 	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
-	p, refused := q.openObject(ctx, p)
-	req, err := q.destination(ctx, p)
+	p, objectErr := q.openObject(ctx, p)
+	req, err := q.parseDestination(ctx, p)
 	switch {
-	case err != nil && refused != nil: // the redirect URI may be in the object only
-		return nil, refused
+	case err != nil && objectErr != nil: // the redirect URI may be in the object only
+		return nil, objectErr
 	case err != nil:
 		return nil, err
 	}
-	req.inObject = inObject
-	req.signIn.Query = p.EncodeOnly(RequestParameters...)
-	if err := q.fill(ctx, req, p, refused); err != nil {
+	req.fromRequestObject = inObject
+	req.signIn.Query = p.EncodeSelected(RequestParameters...)
+	if err := q.checkParameters(ctx, req, p, objectErr); err != nil {
 		return req, err
 	}
 	return req, malformed
@@ -122,23 +122,23 @@ func (q *requests) openObject(ctx context.Context, p oauth2.Parameters) (oauth2.
 	switch {
 	case c == nil || err != nil:
 		return p, err
-	case q.open == nil:
-		return p, NotSupported(p)
+	case q.openRequest == nil:
+		return p, RejectRequestObject(p)
 	}
-	return q.open(ctx, c, p)
+	return q.openRequest(ctx, c, p)
 }
 
-// NotSupported returns the error for a request with a request object when the feature is disabled (OpenID Connect
+// RejectRequestObject returns the error for a request with a request object when the feature is disabled (OpenID Connect
 // Core §3.1.2.6, §6).
-func NotSupported(p oauth2.Parameters) error {
+func RejectRequestObject(p oauth2.Parameters) error {
 	if p.Get("request") != "" {
 		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
 	}
 	return &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
 }
 
-// destination reads the client and the redirect URI.
-func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
+// parseDestination reads the client and the redirect URI.
+func (q *requests) parseDestination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
 	}
@@ -157,33 +157,33 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	return &authorizationRequest{
 		client: client, target: responseTarget{redirectURI: uri},
 		signIn: signin.Request{Destination: signin.Destination{
-			ClientID: client.ID, Title: client.Title(), Links: appLinks(client), Providers: client.IdentityProviders, ACR: client.ACR, Address: uri,
+			ClientID: client.ID, Title: client.DisplayName(), Links: appLinks(client), Providers: client.IdentityProviders, ACR: client.ACR, Address: uri,
 		}},
 	}, nil
 }
 
-// fill checks all other parameters. state is first because error responses contain it. refused is
+// checkParameters checks all other parameters. state is first because error responses contain it. refused is
 // the error of the request object, if any.
-func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, refused error) error {
-	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
+func (q *requests) checkParameters(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, objectErr error) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameterSize {
 		req.target.state = states[0]
 	}
 	req.target.chooseModes(req.client, p)
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if refused != nil {
-		return refused
+	if objectErr != nil {
+		return objectErr
 	}
 	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
 		checkResponseType, checkResponseMode, checkPKCE, q.checkAudience, checkScope, checkState,
-		q.checkProvider, checkNonce, checkImplicit, checkSignInParameters, checkClaims,
+		q.checkProvider, checkNonce, checkImplicitFlow, checkSignInParameters, checkClaims,
 	} {
 		if err := check(req, p); err != nil {
 			return err
 		}
 	}
-	if err := q.checkHint(ctx, req, p); err != nil {
+	if err := q.checkIDTokenHint(ctx, req, p); err != nil {
 		return err
 	}
 	return q.checkLaunch(ctx, req, p)
@@ -198,8 +198,8 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 
 // checkProvider rejects an identity provider that the client does not allow.
 func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
-	req.signIn.How.IdentityProvider = p.Get("identity_provider")
-	if req.signIn.How.IdentityProvider != "" && !q.accounts.SignInMethods(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
+	req.signIn.Parameters.IdentityProvider = p.Get("identity_provider")
+	if req.signIn.Parameters.IdentityProvider != "" && !q.accounts.SignInMethods(req.client.IdentityProviders).Includes(req.signIn.Parameters.IdentityProvider) {
 		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
 	}
 	return nil
@@ -220,7 +220,7 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 		return oauth2.InvalidRequest("code_challenge_method must be S256")
 	case challenge == "":
 		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
-	case !oauth2.ValidChallenge(challenge):
+	case !oauth2.IsValidChallenge(challenge):
 		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
 	}
 	req.codeChallenge = challenge
@@ -245,7 +245,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 		return err
 	}
 	if req.target.responseType != "code" {
-		req.scope = client.WithoutRefresh(req.scope)
+		req.scope = client.WithoutRefreshScopes(req.scope)
 	}
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
 	if len(req.scope) == 0 { // a token has at least one scope (RFC 6749 §3.3)
@@ -258,7 +258,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 // checkState rejects JSON, even if URL-encoded twice: the interface requires Base64 unless the
 // client has the compatibility option.
 func checkState(req *authorizationRequest, p oauth2.Parameters) error {
-	if req.client.HasCompat(client.JSONState) {
+	if req.client.HasCompat(client.CompatJSONState) {
 		return nil
 	}
 	decoded, err := url.QueryUnescape(p.Get("state"))
@@ -273,11 +273,11 @@ func isJSON(text string) bool {
 	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }
 
-// checkImplicit requires a nonce for ID tokens that pass through the browser, to prevent replay
+// checkImplicitFlow requires a nonce for ID tokens that pass through the browser, to prevent replay
 // (OpenID Connect Core §3.2.2.1).
-func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
+func checkImplicitFlow(req *authorizationRequest, _ oauth2.Parameters) error {
 	switch {
-	case !req.target.responds("id_token"):
+	case !req.target.hasResponseType("id_token"):
 		return nil
 	case !slices.Contains(req.scope, "openid"):
 		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
@@ -289,31 +289,31 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 
 // checkSignInParameters parses the parameters that control the sign-in (OpenID Connect Core §3.1.2.1).
 func checkSignInParameters(req *authorizationRequest, p oauth2.Parameters) error {
-	return req.signIn.How.Read(p)
+	return req.signIn.Parameters.Parse(p)
 }
 
 func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
-	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)
+	return req.claims.read(p.Get("claims"), req.client, &req.signIn.Parameters)
 }
 
-// checkHint restricts the sign-in to the subject of id_token_hint (OpenID Connect Core §3.1.2.1).
+// checkIDTokenHint restricts the sign-in to the subject of id_token_hint (OpenID Connect Core §3.1.2.1).
 // If the hint's key no longer exists, a new sign-in is required.
-func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+func (q *requests) checkIDTokenHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
 		return nil
 	}
-	claims, err := q.verifier.Hint(ctx, raw)
+	claims, err := q.verifier.VerifyIDTokenHint(ctx, raw)
 	switch {
 	case errors.Is(err, keyring.ErrUnknownKey):
-		req.signIn.How.Anew = true
+		req.signIn.Parameters.RequiresNewSignIn = true
 		return nil
 	case errors.Is(err, token.ErrInvalidHint), err == nil && claims.Audience != req.client.ID:
 		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
 	case err != nil:
 		return err
 	}
-	return req.signIn.How.RestrictTo([]any{claims.Subject})
+	return req.signIn.Parameters.RestrictTo([]any{claims.Subject})
 }
 
 // checkLaunch loads the launch named by the parameter launch. The response uses the launch up.
@@ -321,19 +321,19 @@ func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p
 	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
 		return nil
 	}
-	req.launch.registered, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
+	req.launch.registration, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
 	if err == nil {
-		err = req.launch.registered.SimulatedError()
+		err = req.launch.registration.FaultError()
 	}
-	if err == nil && req.launch.registered.User != "" && req.signIn.How.Subjects == nil {
-		err = req.signIn.How.RestrictTo([]any{req.launch.registered.User})
+	if err == nil && req.launch.registration.User != "" && req.signIn.Parameters.Subjects == nil {
+		err = req.signIn.Parameters.RestrictTo([]any{req.launch.registration.User})
 	}
 	return err
 }
 
 // appLinks returns the title, links and logo of an app for the pages.
 func appLinks(c *client.Client) page.AppLinks {
-	links := page.AppLinks{Client: c.Title(), Policy: c.Links.Policy, Terms: c.Links.Terms}
+	links := page.AppLinks{Client: c.DisplayName(), Policy: c.Links.Policy, Terms: c.Links.Terms}
 	if c.Links.Logo != "" {
 		links.Logo = page.LogoOf(c.ID)
 	}
@@ -353,9 +353,9 @@ type responseTarget struct {
 	mode, errorMode                  string // response modes
 }
 
-// readResponseType sorts the words of a response_type, because their order is insignificant (RFC 6749 §3.1.1).
-func readResponseType(asked string) string {
-	words := strings.Split(asked, " ")
+// normalizeResponseType sorts the words of a response_type, because their order is insignificant (RFC 6749 §3.1.1).
+func normalizeResponseType(requested string) string {
+	words := strings.Split(requested, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
@@ -371,28 +371,28 @@ func defaultMode(responseType string) string {
 // the query for both code and token. With response_mode or another response type, errors use the
 // mode of the response (OpenID Connect Core §3.2.2.6).
 func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
-	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
+	requested, responseType := p.Get("response_mode"), normalizeResponseType(p.Get("response_type"))
 	t.errorMode, t.mode = ModeQuery, defaultMode(responseType)
-	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(t.redirectURI) {
+	if len(p["response_mode"]) == 1 && requested == ModeFormPost && !client.IsPrivateUse(t.redirectURI) {
 		t.mode, t.errorMode = ModeFormPost, ModeFormPost
 		return
 	}
-	known := slices.Contains(client.ResponseTypes, responseType)
+	isSupported := slices.Contains(client.ResponseTypes, responseType)
 	own := strings.Contains(responseType, "id_token") && c.AllowsResponseType(responseType)
-	if known && t.mode == ModeFragment && (asked == ModeFragment || own) {
+	if isSupported && t.mode == ModeFragment && (requested == ModeFragment || own) {
 		t.errorMode = ModeFragment
 	}
 }
 
 func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
-	asked := readResponseType(p.Get("response_type"))
+	requested := normalizeResponseType(p.Get("response_type"))
 	switch {
-	case asked == "":
+	case requested == "":
 		return oauth2.InvalidRequest("response_type is missing")
-	case req.client.AllowsResponseType(asked):
-		req.target.responseType = asked
+	case req.client.AllowsResponseType(requested):
+		req.target.responseType = requested
 		return nil
-	case asked == "code" || asked == "token":
+	case requested == "code" || requested == "token":
 		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
 	}
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
@@ -402,9 +402,9 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 // scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
 func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	t := &req.target
-	usual := defaultMode(t.responseType)
-	switch asked := p.Get("response_mode"); asked {
-	case "", usual:
+	standardMode := defaultMode(t.responseType)
+	switch requested := p.Get("response_mode"); requested {
+	case "", standardMode:
 		return nil
 	case ModeFormPost:
 		if client.IsPrivateUse(t.redirectURI) {
@@ -415,11 +415,11 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 		}
 		return nil
 	}
-	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
+	return oauth2.InvalidRequest("response_mode must be " + standardMode + " or form_post for this response_type")
 }
 
-// responds reports whether the response type contains a word.
-func (t *responseTarget) responds(word string) bool {
+// hasResponseType reports whether the response type contains a word.
+func (t *responseTarget) hasResponseType(word string) bool {
 	return slices.Contains(strings.Fields(t.responseType), word)
 }
 
@@ -431,8 +431,8 @@ type claimRequest struct {
 	Values    []any `json:"values"`
 }
 
-// wanted returns the acceptable values, or nil if all are acceptable.
-func (c *claimRequest) wanted() []any {
+// acceptableValues returns the acceptable values, or nil if all are acceptable.
+func (c *claimRequest) acceptableValues() []any {
 	switch {
 	case c == nil:
 		return nil
@@ -444,7 +444,7 @@ func (c *claimRequest) wanted() []any {
 
 func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
 
-var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
+var errInvalidClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
 
 // requestedClaims are the claims requested by name (OpenID Connect Core §5.5).
 type requestedClaims struct {
@@ -456,17 +456,17 @@ func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.
 	if parameter == "" {
 		return nil
 	}
-	var asked map[string]json.RawMessage
-	if strictjson.Unmarshal([]byte(parameter), &asked) != nil || asked == nil {
-		return errBadClaims
+	var requested map[string]json.RawMessage
+	if strictjson.Unmarshal([]byte(parameter), &requested) != nil || requested == nil {
+		return errInvalidClaims
 	}
 	for member, names := range map[string]*[]string{"userinfo": &cs.userinfo, "id_token": &cs.idToken} {
-		if asked[member] == nil {
+		if requested[member] == nil {
 			continue
 		}
 		var claims map[string]*claimRequest
-		if strictjson.Unmarshal(asked[member], &claims) != nil || claims == nil {
-			return errBadClaims
+		if strictjson.Unmarshal(requested[member], &claims) != nil || claims == nil {
+			return errInvalidClaims
 		}
 		var err error
 		if *names, err = readClaims(claims, c, how); err != nil {
@@ -480,12 +480,12 @@ func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.
 // the sign-in (sub, acr).
 func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.Parameters) (names []string, err error) {
 	for name, claim := range claims {
-		wanted := claim.wanted()
+		acceptable := claim.acceptableValues()
 		switch {
-		case name == "sub" && wanted != nil:
-			err = how.RestrictTo(wanted)
+		case name == "sub" && acceptable != nil:
+			err = how.RestrictTo(acceptable)
 		case name == "acr":
-			err = how.WantACR(wanted, claim.isEssential())
+			err = how.RequestACR(acceptable, claim.isEssential())
 		case mayClaim(c, name):
 			names = append(names, name)
 		}

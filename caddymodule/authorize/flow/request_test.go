@@ -16,7 +16,7 @@ func TestRequestParametersAreKept(t *testing.T) {
 	count := 0
 	for file, function := range map[string]string{ // "" means the whole file
 		"request.go":           "",
-		"../signin/request.go": `func \(ps \*Parameters\) Read`,
+		"../signin/request.go": `func \(ps \*Parameters\) Parse`,
 		"../token/endpoint.go": `func CheckResource`,
 	} {
 		code, err := os.ReadFile(file)

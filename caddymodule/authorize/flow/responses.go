@@ -17,39 +17,39 @@ import (
 
 // responses redirects browsers to clients or shows errors on pages.
 type responses struct {
-	issuer string
-	frame  *signin.Frame
+	issuer   string
+	renderer *signin.Renderer
 }
 
 // send redirects the browser to the client, with state and iss (RFC 9207) as the last parameters. A 302 turns
 // the POST of the sign-in form into a GET, so that the client never receives the password (RFC 9700 §4.12).
 func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
-	p = rs.complete(req, p)
+	p = rs.addStateAndIssuer(req, p)
 	if mode == ModeFormPost {
 		rs.showFormPost(w, r, req, p, nil)
 		return
 	}
-	endpoint.Redirect(w, http.StatusFound, answerAddress(req, mode, p))
+	endpoint.Redirect(w, http.StatusFound, responseURL(req, mode, p))
 }
 
-func (rs *responses) complete(req *authorizationRequest, p responseParameters) responseParameters {
+func (rs *responses) addStateAndIssuer(req *authorizationRequest, p responseParameters) responseParameters {
 	p.add("state", req.target.state)
-	if !req.client.HasCompat(client.OmitIssuer) {
+	if !req.client.HasCompat(client.CompatOmitIssuer) {
 		p.add("iss", rs.issuer)
 	}
 	return p
 }
 
-// answerAddress returns the redirect URI with the parameters of a response.
-func answerAddress(req *authorizationRequest, mode string, p responseParameters) string {
+// responseURL returns the redirect URI with the parameters of a response.
+func responseURL(req *authorizationRequest, mode string, p responseParameters) string {
 	if mode == ModeFragment {
 		return req.target.redirectURI + "#" + p.encode()
 	}
-	return withQuery(req.target.redirectURI, p)
+	return appendQuery(req.target.redirectURI, p)
 }
 
-// withQuery appends parameters to a URL that may already have a query.
-func withQuery(address string, p responseParameters) string {
+// appendQuery appends parameters to a URL that may already have a query.
+func appendQuery(address string, p responseParameters) string {
 	if strings.Contains(address, "?") {
 		return address + "&" + p.encode()
 	}
@@ -59,21 +59,21 @@ func withQuery(address string, p responseParameters) string {
 // isOpenRedirect reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2): the
 // request is a top-level navigation, and the client registered itself, so that its redirect URI is unverified.
 func isOpenRedirect(r *http.Request, c *client.Client) bool {
-	return c != nil && c.Registered && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return c != nil && c.SelfRegistered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ask shows a page on which the person decides whether to send an error to the client.
-func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
-	p = rs.complete(req, p)
-	title, to := req.client.Title(), origin(req.target.redirectURI)
+// showConfirmation shows a page on which the person decides whether to send an error to the client.
+func (rs *responses) showConfirmation(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
+	p = rs.addStateAndIssuer(req, p)
+	title, to := req.client.DisplayName(), origin(req.target.redirectURI)
 	text := page.T("You can’t sign in to %s right now. This app registered itself and hasn’t been verified. Continue only if you trust %s.", title, to)
 	if req.target.errorMode == ModeFormPost {
 		rs.showFormPost(w, r, req, p, text)
 		return
 	}
-	rs.frame.Site.ShowMessage(w, r, http.StatusBadRequest, page.Message{
+	rs.renderer.Site.ShowMessage(w, r, http.StatusBadRequest, page.Message{
 		Title: page.T("Continue to %s?", title), Text: text,
-		Next: &page.Link{Address: answerAddress(req, req.target.errorMode, p), Text: page.T("Continue")},
+		Next: &page.Link{Address: responseURL(req, req.target.errorMode, p), Text: page.T("Continue")},
 	})
 }
 
@@ -87,27 +87,27 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	e := oauth2.AsError(err)
 	switch {
 	case errors.Is(err, errRequestURIUsed):
-		rs.frame.ShowError(w, r, err)
+		rs.renderer.ShowError(w, r, err)
 		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.signIn.MarkUsed(r.Context()) // the request is rejected regardless
 	}
-	rs.frame.Trail.RecordRejection(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
-	p := responseParameters{{"error", codeOf(e, err)}}
-	if e.DescribeToClient || req.client.HasCompat(client.ErrorDescription) {
-		p.add("error_description", printable(e.Description))
+	rs.renderer.Trail.RecordRejection(r, audit.Event{Kind: audit.KindAuthorization, ClientID: req.client.ID, GrantType: req.target.responseType, Err: err})
+	p := responseParameters{{"error", redirectErrorCode(e, err)}}
+	if e.DescribeToClient || req.client.HasCompat(client.CompatErrorDescription) {
+		p.add("error_description", replaceUnprintable(e.Description))
 	}
 	// prompt=none forbids pages, and RFC 9700 exempts silent authentication.
-	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && isOpenRedirect(r, req.client) {
-		rs.ask(w, r, req, p)
+	if r.URL.Path == endpoint.Authorize && !req.signIn.Parameters.HasPrompt("none") && isOpenRedirect(r, req.client) {
+		rs.showConfirmation(w, r, req, p)
 		return
 	}
 	rs.send(w, r, req, req.target.errorMode, p)
 }
 
-// codeOf returns the error code for a redirect, which has no HTTP status: temporarily_unavailable
+// redirectErrorCode returns the error code for a redirect, which has no HTTP status: temporarily_unavailable
 // replaces 503 (RFC 6749 §4.1.2.1) for an unreachable or full store.
-func codeOf(e *oauth2.Error, err error) string {
+func redirectErrorCode(e *oauth2.Error, err error) string {
 	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
 		return "temporarily_unavailable"
 	}
@@ -117,15 +117,15 @@ func codeOf(e *oauth2.Error, err error) string {
 // showFormPost sends a response as a form that the page submits (OAuth 2.0 Form Post Response
 // Mode). The CSP permits the redirect URI's origin only. With a question, the person must click.
 func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
-	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title(), Question: question}, "submit"
+	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.DisplayName(), Question: question}, "submit"
 	if question != nil {
 		script = ""
 	}
 	for _, p := range parameters {
 		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
 	}
-	rs.frame.Site.Show(w, r, page.View{
-		Template: "formpost", Locales: req.signIn.How.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.frame.Ancestors}, Script: script, Data: data,
+	rs.renderer.Site.Show(w, r, page.View{
+		Template: "formpost", Locales: req.signIn.Parameters.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.renderer.Ancestors}, Script: script, Data: data,
 	})
 }
 
@@ -138,8 +138,8 @@ func origin(uri string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// printable replaces characters not allowed in error_description (RFC 6749 §5.2).
-func printable(text string) string {
+// replaceUnprintable replaces characters not allowed in error_description (RFC 6749 §5.2).
+func replaceUnprintable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
 			return '\''

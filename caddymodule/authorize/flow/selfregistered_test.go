@@ -14,9 +14,9 @@ import (
 
 // A link with an error does not redirect to an app that registered itself (RFC 9700 §4.11.2).
 // Requests other than top-level navigation, e.g. in the app's own frame, are redirected.
-func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
+func TestSelfRegisteredAppIsNoOpenRedirect(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithSelfRegistered(authorizetest.SelfRegisteredClient(nil))))
 	ask := func(destination, client string, change url.Values) *http.Response {
 		q := authorizetest.Request(authorizetest.PKCE())
 		q.Set("client_id", client)
@@ -31,7 +31,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 		"a launch that is known": {"launch": {"unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ask("document", authorizetest.NewcomerID, change)
+			r := ask("document", authorizetest.SelfRegisteredID, change)
 			text := authorizetest.Body(t, r)
 			if r.StatusCode/100 == 3 || !strings.Contains(text, "hasn’t been verified") || strings.Contains(text, "<script>") {
 				t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
@@ -40,7 +40,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 				t.Errorf("no way on: %s", text)
 			}
 			if change.Get("response_mode") == "" {
-				authorizetest.WantStatus(t, ask("iframe", authorizetest.NewcomerID, change), http.StatusFound, "in a frame")
+				authorizetest.WantStatus(t, ask("iframe", authorizetest.SelfRegisteredID, change), http.StatusFound, "in a frame")
 				authorizetest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
 			}
 		})
@@ -50,9 +50,9 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 // prompt=none shows no page (OpenID Connect Core §3.1.2.1).
 func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithSelfRegistered(authorizetest.SelfRegisteredClient(nil))))
 	q := authorizetest.Request(authorizetest.PKCE())
-	q.Set("client_id", authorizetest.NewcomerID)
+	q.Set("client_id", authorizetest.SelfRegisteredID)
 	q.Set("prompt", "none")
 	r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
 	r.Header.Set("Sec-Fetch-Dest", "document")
@@ -63,13 +63,13 @@ func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 }
 
 // A logout link without a session does not redirect to an app that registered itself.
-func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
+func TestSelfRegisteredLogoutIsNoOpenRedirect(t *testing.T) {
 	t.Parallel()
 	const after = "https://app.example.org/signed-out"
-	newcomer := authorizetest.Newcomer(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{after} })
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(newcomer)))
+	newcomer := authorizetest.SelfRegisteredClient(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{after} })
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithSelfRegistered(newcomer)))
 	for destination, want := range map[string]int{"document": http.StatusOK, "empty": http.StatusFound} {
-		q := url.Values{"client_id": {authorizetest.NewcomerID}, "post_logout_redirect_uri": {after}}
+		q := url.Values{"client_id": {authorizetest.SelfRegisteredID}, "post_logout_redirect_uri": {after}}
 		r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/oauth2/logout?"+q.Encode(), http.NoBody)
 		r.Header.Set("Sec-Fetch-Dest", destination)
 		answer := b.Send(r)
@@ -77,7 +77,7 @@ func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
 		if want != http.StatusOK {
 			continue
 		}
-		sealed := authorizetest.Field(t, authorizetest.Body(t, answer), "request")
+		sealed := authorizetest.FieldValue(t, authorizetest.Body(t, answer), "request")
 		if r := b.Post("/oauth2/logout", url.Values{"request": {sealed}}); r.Header.Get("Location") != after {
 			t.Errorf("confirmed: %d to %q", r.StatusCode, r.Header.Get("Location"))
 		}

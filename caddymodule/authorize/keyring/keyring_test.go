@@ -51,22 +51,22 @@ func (s *sharedStorage) Store(_ context.Context, _ string, value []byte) error {
 	return s.fail
 }
 
-func testKeyring(storage LockedStorage) *Keyring {
-	return New(Locked{storage}, "keys", slog.New(slog.DiscardHandler))
+func testKeyring(storage CertMagicStorage) *Keyring {
+	return New(LockingStorage{storage}, "keys", slog.New(slog.DiscardHandler))
 }
 
-// signedBy returns the id of the active signing key.
-func signedBy(t *testing.T, k *Keyring, alg jose.SignatureAlgorithm) string {
+// signingKeyID returns the id of the active signing key.
+func signingKeyID(t *testing.T, k *Keyring, alg jose.SignatureAlgorithm) string {
 	t.Helper()
-	set, err := k.current(t.Context())
+	set, err := k.currentKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _ := set.active(alg, time.Now())
+	key, _ := set.activeKey(alg, time.Now())
 	return key.JWK.KeyID
 }
 
-func published(t *testing.T, k *Keyring, kid string) bool {
+func isPublished(t *testing.T, k *Keyring, kid string) bool {
 	t.Helper()
 	_, err := k.Key(t.Context(), kid)
 	if err != nil && !errors.Is(err, ErrUnknownKey) {
@@ -81,7 +81,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	kids := make([]string, 8)
 	var all sync.WaitGroup
 	for i := range kids {
-		all.Go(func() { kids[i] = signedBy(t, testKeyring(storage), AccessTokenAlgorithm) })
+		all.Go(func() { kids[i] = signingKeyID(t, testKeyring(storage), AccessTokenAlgorithm) })
 	}
 	all.Wait()
 	for _, kid := range kids {
@@ -101,43 +101,43 @@ func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := testKeyring(new(sharedStorage))
-		first := signedBy(t, k, AccessTokenAlgorithm)
-		time.Sleep(lifetime - time.Minute)
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != first {
+		first := signingKeyID(t, k, AccessTokenAlgorithm)
+		time.Sleep(rotationInterval - time.Minute)
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != first {
 			t.Error("rotated before its time")
 		}
 		time.Sleep(10 * time.Minute)
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != first {
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != first {
 			t.Error("a key signs before it was published for an hour")
 		}
-		if set := k.inUse.set.Load(); len(set.keys) != 6 {
+		if set := k.loaded.tokenKeys.Load(); len(set.keys) != 6 {
 			t.Errorf("%d keys, want the old and the new one of three algorithms", len(set.keys))
 		}
 		time.Sleep(publishLead)
-		second := signedBy(t, k, AccessTokenAlgorithm)
-		if second == first || !published(t, k, first) {
+		second := signingKeyID(t, k, AccessTokenAlgorithm)
+		if second == first || !isPublished(t, k, first) {
 			t.Error("the new key does not sign, or the old one is gone")
 		}
-		time.Sleep(lifetime)
-		third := signedBy(t, k, AccessTokenAlgorithm)
-		if third != second || published(t, k, first) || !published(t, k, second) {
+		time.Sleep(rotationInterval)
+		third := signingKeyID(t, k, AccessTokenAlgorithm)
+		if third != second || isPublished(t, k, first) || !isPublished(t, k, second) {
 			t.Error("after another 90 days the first key must be gone and the second one sign on")
 		}
 	})
 }
 
 // A gateway reads another gateway's new key before that key signs.
-func TestKeysOfOthersAreLearned(t *testing.T) {
+func TestKeysOfOtherGatewaysAreLoaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		one, other := testKeyring(storage), testKeyring(storage)
-		signedBy(t, one, IDTokenAlgorithm)
-		signedBy(t, other, IDTokenAlgorithm)
-		time.Sleep(lifetime)
-		signedBy(t, one, IDTokenAlgorithm)
+		signingKeyID(t, one, IDTokenAlgorithm)
+		signingKeyID(t, other, IDTokenAlgorithm)
+		time.Sleep(rotationInterval)
+		signingKeyID(t, one, IDTokenAlgorithm)
 		time.Sleep(publishLead)
-		if kid := signedBy(t, one, IDTokenAlgorithm); !published(t, other, kid) {
+		if kid := signingKeyID(t, one, IDTokenAlgorithm); !isPublished(t, other, kid) {
 			t.Error("the key is unknown to the other gateway")
 		}
 	})
@@ -152,10 +152,10 @@ func TestKeysWhenStorageFails(t *testing.T) {
 			t.Errorf("first read: %v", err)
 		}
 		storage.fail = nil
-		kid := signedBy(t, k, AccessTokenAlgorithm)
+		kid := signingKeyID(t, k, AccessTokenAlgorithm)
 		storage.fail = errors.New("disk on fire")
 		time.Sleep(time.Hour)
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid {
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != kid {
 			t.Errorf("with failing storage signed by %q, want the key in memory", got)
 		}
 	})
@@ -167,14 +167,14 @@ func TestKeysWhileTheyAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k := testKeyring(storage)
-		kid := signedBy(t, k, AccessTokenAlgorithm)
-		time.Sleep(refresh + time.Second)
-		k.inUse.mu.Lock() // simulates a storage that does not respond
+		kid := signingKeyID(t, k, AccessTokenAlgorithm)
+		time.Sleep(refreshInterval + time.Second)
+		k.loaded.mu.Lock() // simulates a storage that does not respond
 		before := time.Now()
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || time.Since(before) > 0 {
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != kid || time.Since(before) > 0 {
 			t.Errorf("signed by %q after %v", got, time.Since(before))
 		}
-		k.inUse.mu.Unlock()
+		k.loaded.mu.Unlock()
 	})
 }
 
@@ -195,7 +195,7 @@ func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 
 // Keys in use stay in use when the stored keys are damaged, missing or unreadable, in this keyring
 // and in its successor. Nothing is written, and the error contains the file name.
-func TestKeysInUseGoOn(t *testing.T) {
+func TestKeysInUseSurviveDamage(t *testing.T) {
 	t.Parallel()
 	others, err := json.Marshal(storedKeys(t))
 	if err != nil {
@@ -217,15 +217,15 @@ func TestKeysInUseGoOn(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			storage := new(keyFile)
-			before := New(Locked{storage}, "keys", logger)
-			kid := signedBy(t, before, AccessTokenAlgorithm)
+			before := New(LockingStorage{storage}, "keys", logger)
+			kid := signingKeyID(t, before, AccessTokenAlgorithm)
 			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
-			after := New(Locked{storage}, "keys", logger)
-			after.InheritKeys(before.inUse)
+			after := New(LockingStorage{storage}, "keys", logger)
+			after.InheritKeys(before.loaded)
 			if err := after.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if got := signedBy(t, after, AccessTokenAlgorithm); got != kid {
+			if got := signingKeyID(t, after, AccessTokenAlgorithm); got != kid {
 				t.Errorf("signed by %q, want %q", got, kid)
 			}
 			if storage.writes > 0 || !bytes.Equal(storage.file, test.file) {
@@ -241,7 +241,7 @@ func TestKeysInUseGoOn(t *testing.T) {
 // storedKeys returns the keys that a new gateway generates.
 func storedKeys(t *testing.T) []storedKey {
 	t.Helper()
-	set, err := testKeyring(new(sharedStorage)).current(t.Context())
+	set, err := testKeyring(new(sharedStorage)).currentKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,40 +255,40 @@ func TestKeysPartlyGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, late := testKeyring(storage), testKeyring(storage)
-		kid := signedBy(t, k, AccessTokenAlgorithm)
-		signedBy(t, late, AccessTokenAlgorithm)
+		kid := signingKeyID(t, k, AccessTokenAlgorithm)
+		signingKeyID(t, late, AccessTokenAlgorithm)
 		whole := storage.file
-		for i := range k.inUse.set.Load().keys {
-			kept, err := json.Marshal(slices.Delete(slices.Clone(k.inUse.set.Load().keys), i, i+1))
+		for i := range k.loaded.tokenKeys.Load().keys {
+			kept, err := json.Marshal(slices.Delete(slices.Clone(k.loaded.tokenKeys.Load().keys), i, i+1))
 			if err != nil {
 				t.Fatal(err)
 			}
 			storage.file, storage.writes = kept, 0
-			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signedBy(t, k, AccessTokenAlgorithm) != kid {
+			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signingKeyID(t, k, AccessTokenAlgorithm) != kid {
 				t.Errorf("without key %d: %v, written %d times", i, err, storage.writes)
 			}
 		}
 		storage.file = whole
 		for range 3 {
-			time.Sleep(lifetime)
-			signedBy(t, k, AccessTokenAlgorithm)
+			time.Sleep(rotationInterval)
+			signingKeyID(t, k, AccessTokenAlgorithm)
 		}
-		if err := late.Refresh(t.Context()); err != nil || published(t, late, kid) || signedBy(t, late, AccessTokenAlgorithm) != signedBy(t, k, AccessTokenAlgorithm) {
+		if err := late.Refresh(t.Context()); err != nil || isPublished(t, late, kid) || signingKeyID(t, late, AccessTokenAlgorithm) != signingKeyID(t, k, AccessTokenAlgorithm) {
 			t.Errorf("after three rotations: %v, or other keys", err)
 		}
 	})
 }
 
 // A due key is not generated while the keys in use are missing, because their tokens would become invalid.
-func TestKeysGoneWhenDue(t *testing.T) {
+func TestKeysMissingWhenRotationDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k := testKeyring(storage)
-		kid := signedBy(t, k, AccessTokenAlgorithm)
+		kid := signingKeyID(t, k, AccessTokenAlgorithm)
 		storage.file, storage.writes = nil, 0
-		time.Sleep(lifetime + time.Hour)
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || storage.writes > 0 {
+		time.Sleep(rotationInterval + time.Hour)
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != kid || storage.writes > 0 {
 			t.Errorf("signed by %q, want %q; written %d times", got, kid, storage.writes)
 		}
 	})
@@ -297,7 +297,7 @@ func TestKeysGoneWhenDue(t *testing.T) {
 func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	t.Parallel()
 	k := testKeyring(new(sharedStorage))
-	if published(t, k, signedBy(t, k, sealAlgorithm)) {
+	if isPublished(t, k, signingKeyID(t, k, sealAlgorithm)) {
 		t.Error("the sealing key can be asked for")
 	}
 }
@@ -321,8 +321,8 @@ func TestRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, other := testKeyring(storage), testKeyring(storage)
-		first := signedBy(t, k, AccessTokenAlgorithm)
-		if got := signedBy(t, other, AccessTokenAlgorithm); got != first {
+		first := signingKeyID(t, k, AccessTokenAlgorithm)
+		if got := signingKeyID(t, other, AccessTokenAlgorithm); got != first {
 			t.Fatal("two gateways with keys of their own")
 		}
 		before := len(k.Info())
@@ -330,17 +330,17 @@ func TestRotate(t *testing.T) {
 		if err := k.Rotate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := signedBy(t, k, AccessTokenAlgorithm); got != first || len(k.Info()) != before+2 {
+		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != first || len(k.Info()) != before+2 {
 			t.Errorf("signed by another key at once, or not one new key of either kind: %v", k.Info())
 		}
 		time.Sleep(publishLead)
 		for name, gateway := range map[string]*Keyring{"this": k, "the other": other} {
-			if second := signedBy(t, gateway, AccessTokenAlgorithm); second == first || !published(t, gateway, first) {
+			if second := signingKeyID(t, gateway, AccessTokenAlgorithm); second == first || !isPublished(t, gateway, first) {
 				t.Errorf("at %s gateway: an hour later the new key does not sign, or the old one is gone", name)
 			}
 		}
 		time.Sleep(Retention + time.Minute)
-		if err := k.Rotate(t.Context()); err != nil || published(t, k, first) {
+		if err := k.Rotate(t.Context()); err != nil || isPublished(t, k, first) {
 			t.Errorf("a day later the old key is still there: %v", err)
 		}
 	})
@@ -354,8 +354,8 @@ func TestRotateIsBounded(t *testing.T) {
 	for range 2 {
 		k := testKeyring(storage)
 		all.Go(func() {
-			for range maxKeys {
-				if err := k.Rotate(t.Context()); err != nil && !errors.Is(err, ErrManyKeys) {
+			for range maxKeysPerAlgorithm {
+				if err := k.Rotate(t.Context()); err != nil && !errors.Is(err, ErrTooManyKeys) {
 					t.Error(err)
 				}
 			}
@@ -363,7 +363,7 @@ func TestRotateIsBounded(t *testing.T) {
 	}
 	all.Wait()
 	k := testKeyring(storage)
-	if kid := signedBy(t, k, AccessTokenAlgorithm); kid == "" || len(k.Info()) != 2*maxKeys+1 {
+	if kid := signingKeyID(t, k, AccessTokenAlgorithm); kid == "" || len(k.Info()) != 2*maxKeysPerAlgorithm+1 {
 		t.Errorf("%d keys", len(k.Info()))
 	}
 }
@@ -373,9 +373,9 @@ func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	t.Parallel()
 	storage := new(sharedStorage)
 	k := testKeyring(storage)
-	first := signedBy(t, k, AccessTokenAlgorithm)
+	first := signingKeyID(t, k, AccessTokenAlgorithm)
 	storage.file = nil
-	if err := k.Rotate(t.Context()); !errors.Is(err, errKeysGone) || signedBy(t, k, AccessTokenAlgorithm) != first {
+	if err := k.Rotate(t.Context()); !errors.Is(err, errKeysMissing) || signingKeyID(t, k, AccessTokenAlgorithm) != first {
 		t.Errorf("%v", err)
 	}
 }
@@ -386,8 +386,8 @@ func TestRetire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, other := testKeyring(storage), testKeyring(storage)
-		first := signedBy(t, k, AccessTokenAlgorithm)
-		signedBy(t, other, AccessTokenAlgorithm)
+		first := signingKeyID(t, k, AccessTokenAlgorithm)
+		signingKeyID(t, other, AccessTokenAlgorithm)
 		if err := k.Retire(t.Context(), "none"); !errors.Is(err, ErrUnknownKey) {
 			t.Errorf("a key that there is not: %v", err)
 		}
@@ -398,11 +398,11 @@ func TestRetire(t *testing.T) {
 			t.Error(err)
 		}
 		for name, gateway := range map[string]*Keyring{"this": k, "the other": other, "a new": testKeyring(storage)} {
-			if second := signedBy(t, gateway, AccessTokenAlgorithm); second == first || published(t, gateway, first) {
+			if second := signingKeyID(t, gateway, AccessTokenAlgorithm); second == first || isPublished(t, gateway, first) {
 				t.Errorf("%s gateway still has the key", name)
 			}
 		}
-		if second, third := signedBy(t, k, AccessTokenAlgorithm), signedBy(t, other, AccessTokenAlgorithm); second != third {
+		if second, third := signingKeyID(t, k, AccessTokenAlgorithm), signingKeyID(t, other, AccessTokenAlgorithm); second != third {
 			t.Error("two gateways with keys of their own")
 		}
 		time.Sleep(Retention + time.Minute)

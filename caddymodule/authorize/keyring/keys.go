@@ -39,20 +39,20 @@ type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
 
-	// Ended is the time when an operator retired the key. It is stored so that a gateway with the
+	// RetiredAt is the time when an operator retired the key. It is stored so that a gateway with the
 	// key in memory does not restore it as lost.
-	Ended time.Time `json:"ended,omitzero"`
+	RetiredAt time.Time `json:"ended,omitzero"`
 }
 
 // keySet is the content of the storage at a time. Immutable.
 type keySet struct {
-	read    time.Time
-	stored  []byte // document as read
-	keys    []storedKey
-	ended   []storedKey // retired by an operator
-	lost    []storedKey // in use, but missing from the storage
-	signers map[signerID]jose.Signer
-	jwks    []byte
+	loadedAt time.Time
+	document []byte // document as read
+	keys     []storedKey
+	retired  []storedKey // retired by an operator
+	missing  []storedKey // in use, but missing from the storage
+	signers  map[signerID]jose.Signer
+	jwks     []byte
 }
 
 type signerID struct{ kid, typ string }
@@ -68,9 +68,9 @@ const (
 // JWKS with a shorter lifetime always contain it.
 const publishLead = time.Hour
 
-// active returns the newest key of an algorithm that has been published for publishLead, or the
+// activeKey returns the newest key of an algorithm that has been published for publishLead, or the
 // oldest if none has, as after the first start.
-func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
+func (s *keySet) activeKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
 	var oldest, ready storedKey
 	for _, k := range s.keys {
 		if k.JWK.Algorithm != string(alg) {
@@ -89,8 +89,8 @@ func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, 
 	return oldest, oldest.JWK.Key != nil
 }
 
-// newest returns the creation time of the newest key of an algorithm.
-func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
+// newestCreation returns the creation time of the newest key of an algorithm.
+func (s *keySet) newestCreation(alg jose.SignatureAlgorithm) (created time.Time) {
 	for _, k := range s.keys {
 		if k.JWK.Algorithm == string(alg) && k.Created.After(created) {
 			created = k.Created
@@ -99,8 +99,8 @@ func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
 	return created
 }
 
-// byID returns a key including its private part.
-func (s *keySet) byID(kid string) (storedKey, bool) {
+// keyByID returns a key including its private part.
+func (s *keySet) keyByID(kid string) (storedKey, bool) {
 	for _, k := range s.keys {
 		if k.JWK.KeyID == kid {
 			return k, true
@@ -110,18 +110,18 @@ func (s *keySet) byID(kid string) (storedKey, bool) {
 }
 
 func parseKeySet(document []byte, now time.Time) (*keySet, error) {
-	s := &keySet{read: now, stored: document, signers: map[signerID]jose.Signer{}}
+	s := &keySet{loadedAt: now, document: document, signers: map[signerID]jose.Signer{}}
 	if err := json.Unmarshal(document, &s.keys); err != nil {
 		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}
-	s.ended = slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return k.Ended.IsZero() })
-	s.keys = slices.DeleteFunc(s.keys, func(k storedKey) bool { return !k.Ended.IsZero() })
+	s.retired = slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return k.RetiredAt.IsZero() })
+	s.keys = slices.DeleteFunc(s.keys, func(k storedKey) bool { return !k.RetiredAt.IsZero() })
 	public := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, k := range s.keys {
 		if k.JWK.Algorithm == string(sealAlgorithm) {
 			continue
 		}
-		precompute(k.JWK.Key)
+		precomputeRSA(k.JWK.Key)
 		for _, typ := range []string{AccessTokenType, IDTokenType, LogoutTokenType} {
 			key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(k.JWK.Algorithm), Key: k.JWK}
 			signer, err := jose.NewSigner(key, new(jose.SignerOptions).WithType(jose.ContentType(typ)))
@@ -137,8 +137,8 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precompute saves a sixth of the time of each signature, because go-jose decodes RSA keys without precomputed values.
-func precompute(key any) {
+// precomputeRSA saves a sixth of the time of each signature, because go-jose decodes RSA keys without precomputed values.
+func precomputeRSA(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		key.Precomputed = rsa.PrecomputedValues{}
 		key.Precompute()
@@ -172,9 +172,9 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 
 // Keys is the interface of a [Keyring] for an authorization server.
 type Keys interface {
-	Signing
-	Sealing
-	Storing
+	SignerSource
+	BrowserSealer
+	StorageSealer
 
 	// Key returns the public key with an id, or [ErrUnknownKey].
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
@@ -182,39 +182,39 @@ type Keys interface {
 	// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
 	JWKS(ctx context.Context) ([]byte, error)
 
-	// Has reports whether the keyring contains a key.
-	Has(ctx context.Context, kid string) (bool, error)
+	// HasKey reports whether the keyring contains a key.
+	HasKey(ctx context.Context, kid string) (bool, error)
 }
 
-// Signing signs tokens.
-type Signing interface {
+// SignerSource signs tokens.
+type SignerSource interface {
 	// Signer returns the signer for new tokens of a typ and algorithm.
 	Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error)
 }
 
-// Sealing seals data stored by browsers.
-type Sealing interface {
+// BrowserSealer seals data stored by browsers.
+type BrowserSealer interface {
 	// Seal encrypts and authenticates a text with the current time. Unsealing requires the same binding.
 	Seal(ctx context.Context, text, binding string) (string, error)
 
-	// Unseal returns a text sealed at most maxAge ago, or [ErrUnsealed].
+	// Unseal returns a text sealed at most maxAge ago, or [ErrUnsealFailed].
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 
 	// MAC returns a digest that cannot be computed without the keys.
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// Storing seals data stored for longer than browser data.
-type Storing interface {
+// StorageSealer seals data stored for longer than browser data.
+type StorageSealer interface {
 	// SealStored encrypts and authenticates a text. Unsealing requires the same binding.
 	SealStored(ctx context.Context, text, binding string) (string, error)
 
-	// UnsealStored returns a text sealed by SealStored, or [ErrUnsealed].
+	// UnsealStored returns a text sealed by SealStored, or [ErrUnsealFailed].
 	UnsealStored(ctx context.Context, sealed, binding string) (string, error)
 }
 
 // Sign creates a JWT of a typ without go-jose's builder, which marshals the claims twice.
-func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
+func Sign(ctx context.Context, keys SignerSource, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
 	signer, err := keys.Signer(ctx, alg, typ)
 	if err != nil {
 		return "", err
@@ -232,12 +232,12 @@ func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ st
 
 var _ Keys = (*Keyring)(nil)
 
-// ErrUnsealed means that a text was not sealed by this keyring with this binding, or not recently enough.
-var ErrUnsealed = errors.New("sealed value invalid: wrong key, wrong browser, or expired")
+// ErrUnsealFailed means that a text was not sealed by this keyring with this binding, or not recently enough.
+var ErrUnsealFailed = errors.New("sealed value invalid: wrong key, wrong browser, or expired")
 
-// Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.
+// Seal implements [BrowserSealer] with AES-256-GCM. The form is <key id>.<base64url>.
 func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {
-	key, err := k.sealKey(ctx)
+	key, err := k.sealingKey(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -246,25 +246,25 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 
 // seal seals a text and prepends the key id.
 func (k storedKey) seal(text, binding string) (string, error) {
-	sealer, err := k.sealer()
+	sealer, err := k.newSealer()
 	if err != nil {
 		return "", err
 	}
 	return k.JWK.KeyID + "." + sealer.Seal(text, binding), nil
 }
 
-// Unseal implements [Sealing].
+// Unseal implements [BrowserSealer].
 func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
-	set, err := k.current(ctx)
+	set, err := k.currentKeys(ctx)
 	if err != nil {
 		return "", err
 	}
 	kid, box, _ := strings.Cut(sealed, ".")
-	key, ok := set.byID(kid)
+	key, ok := set.keyByID(kid)
 	if !ok || key.JWK.Algorithm != string(sealAlgorithm) {
-		return "", ErrUnsealed
+		return "", ErrUnsealFailed
 	}
-	sealer, err := key.sealer()
+	sealer, err := key.newSealer()
 	if err != nil {
 		return "", err
 	}
@@ -273,13 +273,13 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 
 const macSize = 16 // bytes of an HMAC-SHA256
 
-// MAC implements [Sealing]. The digest changes with key rotation.
+// MAC implements [BrowserSealer]. The digest changes with key rotation.
 func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
-	key, err := k.sealKey(ctx)
+	key, err := k.sealingKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := key.secret()
+	secret, err := key.secretBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -288,19 +288,19 @@ func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	return h.Sum(nil)[:macSize], nil
 }
 
-func (k *Keyring) sealKey(ctx context.Context) (storedKey, error) {
-	set, err := k.current(ctx)
+func (k *Keyring) sealingKey(ctx context.Context) (storedKey, error) {
+	set, err := k.currentKeys(ctx)
 	if err != nil {
 		return storedKey{}, err
 	}
-	key, ok := set.active(sealAlgorithm, time.Now())
+	key, ok := set.activeKey(sealAlgorithm, time.Now())
 	if !ok {
 		return key, fmt.Errorf("%w for sealing", ErrUnknownKey)
 	}
 	return key, nil
 }
 
-func (k storedKey) secret() ([]byte, error) {
+func (k storedKey) secretBytes() ([]byte, error) {
 	secret, ok := k.JWK.Key.([]byte)
 	if !ok {
 		return nil, fmt.Errorf("key %q is no secret key", k.JWK.KeyID)
@@ -308,8 +308,8 @@ func (k storedKey) secret() ([]byte, error) {
 	return secret, nil
 }
 
-func (k storedKey) sealer() (*Sealer, error) {
-	secret, err := k.secret()
+func (k storedKey) newSealer() (*Sealer, error) {
+	secret, err := k.secretBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -335,37 +335,37 @@ func NewSealer(secret []byte) (*Sealer, error) {
 
 // Seal returns the sealed text in base64url. Unsealing requires the same binding.
 func (s *Sealer) Seal(text, binding string) string {
-	dated := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, append(dated, text...), []byte(binding)))
+	timestamped := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, append(timestamped, text...), []byte(binding)))
 }
 
-// sealSkew is the tolerance for a sealing gateway's clock that is ahead.
-const sealSkew = time.Minute
+// maxClockSkew is the tolerance for a sealing gateway's clock that is ahead.
+const maxClockSkew = time.Minute
 
-// Open unseals a text sealed by [Sealer.Seal] with the binding at any time, or returns [ErrUnsealed].
-func (s *Sealer) Open(sealed, binding string) (string, error) {
-	text, _, err := s.open(sealed, binding)
+// UnsealAnyAge unseals a text sealed by [Sealer.Seal] with the binding at any time, or returns [ErrUnsealFailed].
+func (s *Sealer) UnsealAnyAge(sealed, binding string) (string, error) {
+	text, _, err := s.unsealTimed(sealed, binding)
 	return text, err
 }
 
-// Unseal unseals a text sealed by [Sealer.Seal] with the binding at most maxAge ago, or returns [ErrUnsealed].
+// Unseal unseals a text sealed by [Sealer.Seal] with the binding at most maxAge ago, or returns [ErrUnsealFailed].
 func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, error) {
-	text, at, err := s.open(sealed, binding)
-	if age := time.Since(at); err == nil && (age > maxAge || age < -sealSkew) {
-		return "", ErrUnsealed
+	text, at, err := s.unsealTimed(sealed, binding)
+	if age := time.Since(at); err == nil && (age > maxAge || age < -maxClockSkew) {
+		return "", ErrUnsealFailed
 	}
 	return text, err
 }
 
-// open also returns the sealing time.
-func (s *Sealer) open(sealed, binding string) (text string, at time.Time, err error) {
+// unsealTimed also returns the sealing time.
+func (s *Sealer) unsealTimed(sealed, binding string) (text string, at time.Time, err error) {
 	box, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", at, ErrUnsealed
+		return "", at, ErrUnsealFailed
 	}
-	dated, err := s.aead.Open(nil, nil, box, []byte(binding))
+	timestamped, err := s.aead.Open(nil, nil, box, []byte(binding))
 	if err != nil {
-		return "", at, ErrUnsealed
+		return "", at, ErrUnsealFailed
 	}
-	return string(dated[8:]), time.Unix(int64(binary.BigEndian.Uint64(dated)), 0), nil
+	return string(timestamped[8:]), time.Unix(int64(binary.BigEndian.Uint64(timestamped)), 0), nil
 }

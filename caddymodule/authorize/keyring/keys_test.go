@@ -30,10 +30,10 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 
 // A seal is valid from its time, with a tolerance for clock skew, and not before: a seal from a
 // clock that is ahead would exceed maxAge.
-func TestSealsHaveTheirTime(t *testing.T) {
+func TestSealValidity(t *testing.T) {
 	t.Parallel()
 	keys := new(memoryKeys) // generated once
-	ring := func() *Keyring { return New(Locked{keys}, "keys.json", slog.New(slog.DiscardHandler)) }
+	ring := func() *Keyring { return New(LockingStorage{keys}, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {
 		ahead, wait time.Duration // skew of the sealing clock; delay until unsealing
 		opens       bool
@@ -62,7 +62,7 @@ func TestSealsHaveTheirTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(tt.wait)
 				text, err := ring().Unseal(t.Context(), sealed, "browser", time.Hour)
-				if opens := err == nil && text == "text"; opens != tt.opens || err != nil && !errors.Is(err, ErrUnsealed) {
+				if opens := err == nil && text == "text"; opens != tt.opens || err != nil && !errors.Is(err, ErrUnsealFailed) {
 					t.Errorf("%q, %v", text, err)
 				}
 			})

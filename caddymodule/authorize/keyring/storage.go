@@ -36,11 +36,11 @@ type Storage interface {
 	Location(key string) string
 }
 
-// Locked is a [Storage] that replaces values under a lock.
-type Locked struct{ LockedStorage }
+// LockingStorage is a [Storage] that replaces values under a lock.
+type LockingStorage struct{ CertMagicStorage }
 
-// LockedStorage is a subset of Caddy's certmagic.Storage. A missing key is fs.ErrNotExist.
-type LockedStorage interface {
+// CertMagicStorage is a subset of Caddy's certmagic.Storage. A missing key is fs.ErrNotExist.
+type CertMagicStorage interface {
 	Lock(ctx context.Context, name string) error               // waits for the lock of a name
 	Unlock(ctx context.Context, name string) error             // releases the lock
 	Load(ctx context.Context, key string) ([]byte, error)      // returns a value
@@ -48,7 +48,7 @@ type LockedStorage interface {
 }
 
 // Update implements [Storage].
-func (l Locked) Update(ctx context.Context, key string, renew func([]byte) ([]byte, error)) (renewed []byte, err error) {
+func (l LockingStorage) Update(ctx context.Context, key string, renew func([]byte) ([]byte, error)) (renewed []byte, err error) {
 	if err := l.Lock(ctx, key); err != nil {
 		return nil, fmt.Errorf("locking: %w", err)
 	}
@@ -65,23 +65,23 @@ func (l Locked) Update(ctx context.Context, key string, renew func([]byte) ([]by
 }
 
 // IsAuthentic implements [Storage]. Administrators of the storage may replace its values.
-func (Locked) IsAuthentic() bool { return false }
+func (LockingStorage) IsAuthentic() bool { return false }
 
 // Location implements [Storage]. It returns the file name of file-based storage.
-func (l Locked) Location(key string) string {
-	if files, ok := l.LockedStorage.(interface{ Filename(key string) string }); ok {
+func (l LockingStorage) Location(key string) string {
+	if files, ok := l.CertMagicStorage.(interface{ Filename(key string) string }); ok {
 		return files.Filename(key)
 	}
 	return key + " in storage"
 }
 
-var _ Storage = Locked{}
+var _ Storage = LockingStorage{}
 
 // storageKeyring contains the storage keys of one issuer. It loads them on first use.
 type storageKeyring struct {
 	storage Storage
 	name    string
-	inUse   *storageKeysInUse
+	loaded  *storageKeysInUse
 }
 
 // storageKeysInUse are the storage keys in memory.
@@ -93,75 +93,75 @@ type storageKeysInUse struct {
 // storageKeyName returns the name of the storage keys, derived from the name of the other keys.
 func storageKeyName(name string) string { return strings.TrimSuffix(name, ".json") + "-stored.json" }
 
-// Names returns the names of all values of a [Keyring] in its storage.
-func Names(name string) []string { return []string{name, storageKeyName(name)} }
+// StorageNames returns the names of all values of a [Keyring] in its storage.
+func StorageNames(name string) []string { return []string{name, storageKeyName(name)} }
 
-// SealStored implements [Storing]. The form is <key id>.<base64url>.
+// SealStored implements [StorageSealer]. The form is <key id>.<base64url>.
 func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (string, error) {
-	keys, err := k.get(ctx)
+	keys, err := k.currentKeys(ctx)
 	if err != nil {
 		return "", err
 	}
 	return keys.seal(text, binding)
 }
 
-// UnsealStored implements [Storing]. It ignores the sealing time, because a wrong clock must not prevent sign-in.
+// UnsealStored implements [StorageSealer]. It ignores the sealing time, because a wrong clock must not prevent sign-in.
 func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding string) (string, error) {
-	keys, err := k.get(ctx)
+	keys, err := k.currentKeys(ctx)
 	if err != nil {
 		return "", err
 	}
 	kid, box, _ := strings.Cut(sealed, ".")
-	for _, key := range keys.all() {
+	for _, key := range keys.allKeys() {
 		if kid != key.JWK.KeyID {
 			continue
 		}
-		sealer, err := key.sealer()
+		sealer, err := key.newSealer()
 		if err != nil {
 			return "", err
 		}
-		return sealer.Open(box, binding)
+		return sealer.UnsealAnyAge(box, binding)
 	}
-	return "", ErrUnsealed
+	return "", ErrUnsealFailed
 }
 
-// get returns the storage keys and generates one on first use.
-func (k *storageKeyring) get(ctx context.Context) (*storageKeys, error) {
-	if keys := k.inUse.keys.Load(); keys != nil {
+// currentKeys returns the storage keys and generates one on first use.
+func (k *storageKeyring) currentKeys(ctx context.Context) (*storageKeys, error) {
+	if keys := k.loaded.keys.Load(); keys != nil {
 		return keys, nil
 	}
-	k.inUse.mu.Lock()
-	defer k.inUse.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	k.loaded.mu.Lock()
+	defer k.loaded.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storageTimeout)
 	defer cancel()
-	return k.refresh(ctx)
+	return k.refreshLocked(ctx)
 }
 
-// look reloads the storage keys if any are in use.
-func (k *storageKeyring) look(ctx context.Context) error {
-	if k.inUse.keys.Load() == nil {
+// reload reloads the storage keys if any are in use.
+func (k *storageKeyring) reload(ctx context.Context) error {
+	if k.loaded.keys.Load() == nil {
 		return nil
 	}
-	k.inUse.mu.Lock()
-	defer k.inUse.mu.Unlock()
-	_, err := k.refresh(ctx)
+	k.loaded.mu.Lock()
+	defer k.loaded.mu.Unlock()
+	_, err := k.refreshLocked(ctx)
 	return err
 }
 
-// refresh reloads the storage keys. It requires mu.
-func (k *storageKeyring) refresh(ctx context.Context) (*storageKeys, error) {
-	keys, err := k.read(ctx)
+// refreshLocked reloads the storage keys. It requires mu.
+func (k *storageKeyring) refreshLocked(ctx context.Context) (*storageKeys, error) {
+	keys, err := k.loadKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the key of what is stored, %s: %w", k.name, err)
 	}
-	k.inUse.keys.Store(keys)
+	k.loaded.keys.Store(keys)
 	return keys, nil
 }
 
-// read loads the storage keys. Without any it generates one, unless another gateway has just done
+// loadKeys loads the storage keys. Without any it generates one, unless another gateway has just done
 // so. Missing keys in use are restored.
-func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
-	inUse := k.inUse.keys.Load()
+func (k *storageKeyring) loadKeys(ctx context.Context) (*storageKeys, error) {
+	inUse := k.loaded.keys.Load()
 	document, err := k.storage.Load(ctx, k.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -170,11 +170,11 @@ func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
 		return inUse, nil
 	}
 	keys, err := parseStorageKeys(document)
-	if err != nil || keys.hasAll(inUse) {
+	if err != nil || keys.containsAll(inUse) {
 		return keys, err
 	}
 	document, err = k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
-		return joinStorageKeys(document, inUse)
+		return mergeStorageKeys(document, inUse)
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
 	return parseStorageKeys(document)
 }
 
-var _ Storing = (*storageKeyring)(nil)
+var _ StorageSealer = (*storageKeyring)(nil)
 
 // The storage key seals data that is stored for longer than the lifetime of the other keys, e.g. second
 // factors. It is never rotated and has its own file: an older version, unaware of the key, would retire it.
@@ -190,27 +190,29 @@ var _ Storing = (*storageKeyring)(nil)
 
 // storageKeys are the storage keys in their stored form.
 type storageKeys struct {
-	storedKey             // oldest key; seals
-	Others    []storedKey `json:"others,omitempty"` // open data that they sealed
+	storedKey                  // oldest key; seals
+	UnsealOnlyKeys []storedKey `json:"others,omitempty"` // open data that they sealed
 
 	document []byte // document as read
 }
 
-func (k *storageKeys) all() []storedKey { return append([]storedKey{k.storedKey}, k.Others...) }
+func (k *storageKeys) allKeys() []storedKey {
+	return append([]storedKey{k.storedKey}, k.UnsealOnlyKeys...)
+}
 
-// joined merges these keys with others, in an order independent of the caller.
-func (k *storageKeys) joined(others []storedKey) *storageKeys {
-	all := append(k.all(), others...)
+// mergedWith merges these keys with others, in an order independent of the caller.
+func (k *storageKeys) mergedWith(others []storedKey) *storageKeys {
+	all := append(k.allKeys(), others...)
 	slices.SortFunc(all, func(a, b storedKey) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.JWK.KeyID, b.JWK.KeyID))
 	})
 	all = slices.CompactFunc(all, func(a, b storedKey) bool { return a.JWK.KeyID == b.JWK.KeyID })
-	return &storageKeys{storedKey: all[0], Others: all[1:]}
+	return &storageKeys{storedKey: all[0], UnsealOnlyKeys: all[1:]}
 }
 
-// hasAll reports whether k is not nil and contains the keys in use.
-func (k *storageKeys) hasAll(inUse *storageKeys) bool {
-	return k != nil && (inUse == nil || len(k.joined(inUse.all()).Others) == len(k.Others))
+// containsAll reports whether k is not nil and contains the keys in use.
+func (k *storageKeys) containsAll(inUse *storageKeys) bool {
+	return k != nil && (inUse == nil || len(k.mergedWith(inUse.allKeys()).UnsealOnlyKeys) == len(k.UnsealOnlyKeys))
 }
 
 // parseStorageKeys decodes a document of storage keys; nil without a document.
@@ -222,22 +224,22 @@ func parseStorageKeys(document []byte) (*storageKeys, error) {
 	if err := json.Unmarshal(document, keys); err != nil {
 		return nil, err
 	}
-	for _, key := range keys.all() {
-		if _, err := key.secret(); err != nil {
+	for _, key := range keys.allKeys() {
+		if _, err := key.secretBytes(); err != nil {
 			return nil, err
 		}
 	}
 	return keys, nil
 }
 
-// joinStorageKeys returns a document with the storage keys in use added, or with a new key if there are none.
-func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
+// mergeStorageKeys returns a document with the storage keys in use added, or with a new key if there are none.
+func mergeStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	keys, err := parseStorageKeys(document)
 	switch {
-	case err != nil || keys.hasAll(inUse):
+	case err != nil || keys.containsAll(inUse):
 		return document, err
 	case keys != nil:
-		return json.Marshal(keys.joined(inUse.all()))
+		return json.Marshal(keys.mergedWith(inUse.allKeys()))
 	case inUse != nil:
 		return json.Marshal(inUse)
 	}
@@ -252,7 +254,7 @@ func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 type SharedKeys []*Sealer
 
 const (
-	minSharedKey     = 32 // bytes
+	minSharedKeySize = 32 // bytes
 	sharedKeyCommand = "openssl rand -base64 32"
 )
 
@@ -265,8 +267,8 @@ func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	var keys SharedKeys
 	for _, secret := range secrets {
 		random, err := decodeSecret(secret)
-		if err != nil || len(random) < minSharedKey {
-			return nil, fmt.Errorf("must be base64 of %d random bytes or more; make one with: %s", minSharedKey, sharedKeyCommand)
+		if err != nil || len(random) < minSharedKeySize {
+			return nil, fmt.Errorf("must be base64 of %d random bytes or more; make one with: %s", minSharedKeySize, sharedKeyCommand)
 		}
 		derived, err := hkdf.Key(sha256.New, random, nil, "caddy-fhir "+purpose, 32)
 		if err != nil {
@@ -300,10 +302,10 @@ func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text s
 	return "", err
 }
 
-// Open unseals like [Sealer.Open] and returns the index of the key.
-func (k SharedKeys) Open(sealed, binding string) (text string, by int, err error) {
+// UnsealAnyAge unseals like [Sealer.UnsealAnyAge] and returns the index of the key.
+func (k SharedKeys) UnsealAnyAge(sealed, binding string) (text string, by int, err error) {
 	for i, key := range k {
-		if text, err = key.Open(sealed, binding); err == nil {
+		if text, err = key.UnsealAnyAge(sealed, binding); err == nil {
 			return text, i, nil
 		}
 	}

@@ -63,7 +63,7 @@ func TestSharedKeys(t *testing.T) {
 		"another purpose":   {made("signing keys", "a"), "alice", false},
 		"for somebody else": {made("links", "a"), "bob", false},
 	} {
-		if text, err := tt.keys.Unseal(sealed, tt.binding, time.Hour); (text == "text") != tt.opens || !tt.opens && !errors.Is(err, ErrUnsealed) {
+		if text, err := tt.keys.Unseal(sealed, tt.binding, time.Hour); (text == "text") != tt.opens || !tt.opens && !errors.Is(err, ErrUnsealFailed) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}

@@ -17,7 +17,7 @@ func newKeyring(storage keyring.Storage) *keyring.Keyring {
 }
 
 // Stored data can be unsealed for years by any gateway on the same storage, while the other keys are rotated.
-func TestStoredOpensForYears(t *testing.T) {
+func TestStoredDataOpensForYears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(providertest.Storage)
@@ -37,7 +37,7 @@ func TestStoredOpensForYears(t *testing.T) {
 	})
 }
 
-func TestStoredIsBound(t *testing.T) {
+func TestStoredDataIsBound(t *testing.T) {
 	t.Parallel()
 	storage := new(providertest.Storage)
 	ring := newKeyring(storage)
@@ -57,7 +57,7 @@ func TestStoredIsBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if text, err := ring.UnsealStored(t.Context(), tt.sealed, tt.binding); !errors.Is(err, keyring.ErrUnsealed) {
+			if text, err := ring.UnsealStored(t.Context(), tt.sealed, tt.binding); !errors.Is(err, keyring.ErrUnsealFailed) {
 				t.Errorf("%q, %v", text, err)
 			}
 		})

@@ -28,16 +28,16 @@ type Context struct {
 
 // Limits of a Context, which is stored with each grant and sent in each token response.
 const (
-	maxText       = 256 // intent and tenant, in bytes
+	maxTextLength = 256 // intent and tenant, in bytes
 	maxURL        = 1024
 	maxReferences = 20 // entries of fhirContext
 )
 
-// id matches a FHIR id (FHIR R4 §2.24.0.1).
-var id = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
+// idPattern matches a FHIR id (FHIR R4 §2.24.0.1).
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
 
 // IsID reports whether a text is a FHIR id.
-func IsID(text string) bool { return id.MatchString(text) }
+func IsID(text string) bool { return idPattern.MatchString(text) }
 
 // Check returns an error for an invalid context.
 func (c *Context) Check() error {
@@ -48,10 +48,10 @@ func (c *Context) Check() error {
 		return errors.New("encounter is not the id of an Encounter")
 	case c.Encounter != "" && c.Patient == "":
 		return errors.New("encounter needs the patient whose it is")
-	case len(c.Intent) > maxText:
-		return fmt.Errorf("intent is longer than %d bytes", maxText)
-	case len(c.Tenant) > maxText:
-		return fmt.Errorf("tenant is longer than %d bytes", maxText)
+	case len(c.Intent) > maxTextLength:
+		return fmt.Errorf("intent is longer than %d bytes", maxTextLength)
+	case len(c.Tenant) > maxTextLength:
+		return fmt.Errorf("tenant is longer than %d bytes", maxTextLength)
 	case len(c.FHIRContext) > maxReferences:
 		return fmt.Errorf("fhirContext has more than %d entries", maxReferences)
 	}
@@ -121,7 +121,7 @@ func (r Reference) checkReference() error {
 	}
 	resourceType, resource, _ := strings.Cut(r.Reference, "/")
 	switch {
-	case !isType(resourceType) || !IsID(resource):
+	case !isTypeName(resourceType) || !IsID(resource):
 		return fmt.Errorf("reference %q must be a type and an id, such as ImagingStudy/123", r.Reference)
 	case (resourceType == "Patient" || resourceType == "Encounter") && (r.Role == "" || r.Role == "launch"):
 		return fmt.Errorf("%s belongs into the parameter %s, or needs a role", resourceType, strings.ToLower(resourceType))
@@ -153,7 +153,7 @@ func (r Reference) checkLength() error {
 	if slices.ContainsFunc(texts, func(text string) bool { return len(text) > maxURL }) {
 		return fmt.Errorf("a text is longer than %d bytes", maxURL)
 	}
-	if r.Type != "" && !isType(r.Type) {
+	if r.Type != "" && !isTypeName(r.Type) {
 		return fmt.Errorf("type %q is no resource type", r.Type)
 	}
 	return nil
@@ -164,8 +164,8 @@ func isAbsolute(text string) bool {
 	return err == nil && u.Scheme != ""
 }
 
-// isType reports whether a text has the form of a resource type.
-func isType(text string) bool {
+// isTypeName reports whether a text has the form of a resource type.
+func isTypeName(text string) bool {
 	if text == "" || len(text) > 64 || text[0] < 'A' || text[0] > 'Z' {
 		return false
 	}
@@ -175,45 +175,45 @@ func isType(text string) bool {
 // Lifetime is the lifetime of a registered launch: the time to open the app and sign in.
 const Lifetime = 10 * time.Minute
 
-// Registered is a launch context registered by an EHR for one app and one person.
-type Registered struct {
+// Registration is a launch context registered by an EHR for one app and one person.
+type Registration struct {
 	Context
 	Launcher string `json:"launcher"`            // client that registered the launch; empty for the launch page, where the person chooses
 	ClientID string `json:"client_id"`           // client_id of the app
 	User     string `json:"user,omitempty"`      // sub of the person; "" for any
 	FHIRUser string `json:"fhir_user,omitempty"` // fhirUser of the person; "" for any
 
-	// Simulated is the fault to simulate for testing the app: a name in [Simulated], or "".
+	// SimulatedFault is the fault to simulate for testing the app: a name in [SimulatedFaults], or "".
 	// Always "" for launches registered by clients.
-	Simulated string `json:"simulated,omitempty"`
+	SimulatedFault string `json:"simulated,omitempty"`
 }
 
 // ShortToken is the name of a fault after the authorization response: access tokens expire within seconds.
 const ShortToken = "short_token"
 
-// Simulated contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
-var Simulated = map[string]*oauth2.Error{
+// SimulatedFaults contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
+var SimulatedFaults = map[string]*oauth2.Error{
 	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", DescribeToClient: true},
 	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", DescribeToClient: true},
-	"old_launch":    ErrUnknown,
+	"old_launch":    ErrUnknownLaunch,
 	ShortToken:      nil,
 }
 
-// SimulatedError returns the error of the authorization response, or nil.
-func (l *Registered) SimulatedError() error {
-	if e := Simulated[l.Simulated]; e != nil {
+// FaultError returns the error of the authorization response, or nil.
+func (l *Registration) FaultError() error {
+	if e := SimulatedFaults[l.SimulatedFault]; e != nil {
 		return e
 	}
 	return nil
 }
 
 // IsFor reports whether a person may use a launch.
-func (l *Registered) IsFor(sub, fhirUser string) bool {
+func (l *Registration) IsFor(sub, fhirUser string) bool {
 	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
 }
 
-// ErrUnknown means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
-var ErrUnknown = &oauth2.Error{
+// ErrUnknownLaunch means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
+var ErrUnknownLaunch = &oauth2.Error{
 	Code:             "invalid_request",
 	Description:      "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
 	DescribeToClient: true,
@@ -231,43 +231,43 @@ const maxLaunches = 100
 
 // Launches manages the launches registered by EHRs.
 type Launches struct {
-	Store  store.Store // store of launches for [Lifetime]
-	recent *store.PerUserLimit
+	Store        store.Store // store of launches for [Lifetime]
+	perUserLimit *store.PerUserLimit
 }
 
 // NewLaunches returns the launches in a store.
 func NewLaunches(in store.Store) *Launches {
-	return &Launches{Store: in, recent: store.NewPerUserLimit(maxLaunches, Lifetime)}
+	return &Launches{Store: in, perUserLimit: store.NewPerUserLimit(maxLaunches, Lifetime)}
 }
 
-func key(handle string) string { return store.Key("launch", handle) }
+func storeKey(handle string) string { return store.Key("launch", handle) }
 
 // Register stores a launch and returns the handle for the parameter launch.
-func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error) {
+func (ls *Launches) Register(ctx context.Context, l *Registration) (string, error) {
 	value, err := store.ToJSON(l)
 	if err != nil {
 		return "", err
 	}
 	handle := oauth2.RandomToken()
-	whose := strings.Join([]string{l.Launcher, l.User, l.FHIRUser}, "\x00")
-	calls := append(ls.recent.Record(whose, key(handle)), &store.Call{Op: store.Add, Key: key(handle), Value: value, TTL: Lifetime})
+	owner := strings.Join([]string{l.Launcher, l.User, l.FHIRUser}, "\x00")
+	calls := append(ls.perUserLimit.Record(owner, storeKey(handle)), &store.Call{Op: store.Add, Key: storeKey(handle), Value: value, TTL: Lifetime})
 	return handle, ls.Store.Do(ctx, calls...)
 }
 
-// Find returns the launch with a handle for an app. The error is [ErrUnknown] if it does not exist.
-func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registered, error) {
-	l, err := store.GetJSON[Registered](ctx, ls.Store, key(handle))
+// Find returns the launch with a handle for an app. The error is [ErrUnknownLaunch] if it does not exist.
+func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registration, error) {
+	l, err := store.GetJSON[Registration](ctx, ls.Store, storeKey(handle))
 	switch {
 	case err != nil:
 		return nil, err
 	case l == nil || l.ClientID != clientID:
-		return nil, ErrUnknown
+		return nil, ErrUnknownLaunch
 	}
 	return l, nil
 }
 
-// Using returns the call that uses a launch up. Exactly one of several concurrent calls succeeds; the
-// others fail with [store.ErrNotFound], which callers report as [ErrUnknown].
-func (ls *Launches) Using(handle string) *store.Call {
-	return &store.Call{Op: store.Take, Key: key(handle)}
+// ConsumeCall returns the call that uses a launch up. Exactly one of several concurrent calls succeeds; the
+// others fail with [store.ErrNotFound], which callers report as [ErrUnknownLaunch].
+func (ls *Launches) ConsumeCall(handle string) *store.Call {
+	return &store.Call{Op: store.Take, Key: storeKey(handle)}
 }

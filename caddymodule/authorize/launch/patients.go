@@ -33,8 +33,8 @@ func (p Person) isClinician() bool {
 	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or PractitionerRole
 }
 
-// MaxShown is the maximum number of patients or encounters on a page.
-const MaxShown = 20
+// MaxResults is the maximum number of patients or encounters on a page.
+const MaxResults = 20
 
 // Patients finds the patients that a person may choose.
 type Patients struct {
@@ -42,9 +42,9 @@ type Patients struct {
 	FHIRBase string  // base URL of the FHIR server
 }
 
-// OwnPatientID returns the id of the person's own Patient without a query to the FHIR server; "" without
+// DefaultPatientID returns the id of the person's own Patient without a query to the FHIR server; "" without
 // one, or if there are others to choose from.
-func (p Person) OwnPatientID() string {
+func (p Person) DefaultPatientID() string {
 	own, is := strings.CutPrefix(p.FHIRUser, "Patient/")
 	if is && !slices.ContainsFunc(p.Patients, func(id string) bool { return id != own }) {
 		return own
@@ -52,12 +52,12 @@ func (p Person) OwnPatientID() string {
 	return ""
 }
 
-// MayChoose reports whether the person may have patients to choose from.
-func (p Person) MayChoose() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
+// MayHaveChoices reports whether the person may have patients to choose from.
+func (p Person) MayHaveChoices() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
 
-// MayHave reports whether the person could possibly choose a patient. Only the FHIR server can
+// MayChoosePatient reports whether the person could possibly choose a patient. Only the FHIR server can
 // decide this for clinicians, RelatedPersons and Persons.
-func (p Person) MayHave(patient string) bool {
+func (p Person) MayChoosePatient(patient string) bool {
 	resourceType, own, _ := strings.Cut(p.FHIRUser, "/")
 	switch {
 	case p.isClinician(), resourceType == "RelatedPerson", resourceType == "Person":
@@ -69,8 +69,8 @@ func (p Person) MayHave(patient string) bool {
 // Choice contains the patients offered on a page.
 type Choice struct {
 	Searchable bool      // whether further criteria can find more
-	Patients   []Patient // at most [MaxShown]
-	More       bool      // whether more patients match
+	Patients   []Patient // at most [MaxResults]
+	HasMore    bool      // whether more patients match
 }
 
 // Criteria are a clinician's search criteria. All of them must match.
@@ -80,24 +80,24 @@ type Criteria struct {
 	Identifier string // e.g. a medical record number
 }
 
-// choicesTime limits the time for reading all of a person's patients, one request each.
-const choicesTime = 30 * time.Second
+// choicesTimeout limits the time for reading all of a person's patients, one request each.
+const choicesTimeout = 30 * time.Second
 
 // Choices returns the patients that a person may choose; empty if none is visible.
 func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*Choice, error) {
-	ctx, cancel := context.WithTimeout(ctx, choicesTime)
+	ctx, cancel := context.WithTimeout(ctx, choicesTimeout)
 	defer cancel()
 	if person.isClinician() {
 		return ps.search(ctx, person, by)
 	}
-	ids, err := ps.related(ctx, person)
+	ids, err := ps.relatedPatients(ctx, person)
 	if err != nil {
 		return nil, err
 	}
 	choice := new(Choice)
 	for _, id := range ids {
-		if len(choice.Patients) == MaxShown {
-			choice.More = true
+		if len(choice.Patients) == MaxResults {
+			choice.HasMore = true
 			break
 		}
 		patient, err := ps.Find(ctx, person, id)
@@ -114,12 +114,12 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 
 // search searches with the clinician's rights.
 func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
-	if !isDate(by.BirthDate) || !isText(by.Name) || !isText(by.Identifier) { // the FHIR server would reject it, or fail
+	if !isDate(by.BirthDate) || !isSearchText(by.Name) || !isSearchText(by.Identifier) { // the FHIR server would reject it, or fail
 		return &Choice{Searchable: true}, nil
 	}
-	query := url.Values{"_count": {strconv.Itoa(MaxShown)}, "_sort": {"family,given"}}
+	query := url.Values{"_count": {strconv.Itoa(MaxResults)}, "_sort": {"family,given"}}
 	if words := strings.Fields(by.Name); len(words) > 0 {
-		query["name"] = words[:min(len(words), maxWords)]
+		query["name"] = words[:min(len(words), maxNameWords)]
 	}
 	for name, value := range map[string]string{"birthdate": by.BirthDate, "identifier": by.Identifier} {
 		if value != "" {
@@ -130,12 +130,12 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 		query["name"][n] = escape(word)
 	}
 	var found bundle[patientResource]
-	err := read(ctx, ps.Records, ps.readerOf(person, ""), "Patient", query, &found)
+	err := read(ctx, ps.Records, ps.patientReader(person, ""), "Patient", query, &found)
 	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return nil, err
 	}
-	resources, more := found.resources()
-	choice := &Choice{Searchable: true, More: more}
+	resources, hasMore := found.resources()
+	choice := &Choice{Searchable: true, HasMore: hasMore}
 	for _, r := range resources {
 		if patient, ok := r.patient(); ok {
 			choice.Patients = append(choice.Patients, patient)
@@ -150,14 +150,14 @@ func isDate(text string) bool {
 	return text == "" || err == nil
 }
 
-// isText reports whether a text can occur in a record: FHIR strings contain no control characters
+// isSearchText reports whether a text can occur in a record: FHIR strings contain no control characters
 // except white space (FHIR R4 §2.24.0.1).
-func isText(text string) bool {
+func isSearchText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
-// maxWords is the number of words of a name used for a search.
-const maxWords = 5
+// maxNameWords is the number of words of a name used for a search.
+const maxNameWords = 5
 
 // escape escapes the separators of search values (FHIR R4 §3.1.1.4.2).
 var escape = strings.NewReplacer(`\`, `\\`, ",", `\,`, "|", `\|`, "$", `\$`).Replace
@@ -168,7 +168,7 @@ func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patien
 		return nil, ErrNoRecord
 	}
 	if !person.isClinician() {
-		ids, err := ps.related(ctx, person)
+		ids, err := ps.relatedPatients(ctx, person)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +181,7 @@ func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patien
 
 func (ps *Patients) read(ctx context.Context, person Person, id string) (*Patient, error) {
 	var found patientResource
-	if err := read(ctx, ps.Records, ps.readerOf(person, id), "Patient/"+id, nil, &found); err != nil {
+	if err := read(ctx, ps.Records, ps.patientReader(person, id), "Patient/"+id, nil, &found); err != nil {
 		return nil, err
 	}
 	patient, ok := found.patient()
@@ -191,20 +191,20 @@ func (ps *Patients) read(ctx context.Context, person Person, id string) (*Patien
 	return &patient, nil
 }
 
-// showTime limits the time for reading a patient's name for a page.
-const showTime = 5 * time.Second
+// displayTimeout limits the time for reading a patient's name for a page.
+const displayTimeout = 5 * time.Second
 
-// Named returns a patient whom the person has chosen, or for whom an EHR launched an app. It is
+// FindChosen returns a patient whom the person has chosen, or for whom an EHR launched an app. It is
 // read with the rights of an app.
-func (ps *Patients) Named(ctx context.Context, person Person, id string) (*Patient, error) {
-	ctx, cancel := context.WithTimeout(ctx, showTime)
+func (ps *Patients) FindChosen(ctx context.Context, person Person, id string) (*Patient, error) {
+	ctx, cancel := context.WithTimeout(ctx, displayTimeout)
 	defer cancel()
 	return ps.read(ctx, person, id)
 }
 
-// readerOf returns the rights for reading one patient's records: for clinicians their own rights,
+// patientReader returns the rights for reading one patient's records: for clinicians their own rights,
 // for others the rights of an app launched for the patient.
-func (ps *Patients) readerOf(person Person, patient string) Reader {
+func (ps *Patients) patientReader(person Person, patient string) Reader {
 	if person.isClinician() {
 		return person.reader("user/Patient.rs user/Encounter.rs", ps.FHIRBase+"/"+person.FHIRUser, "")
 	}
@@ -215,34 +215,34 @@ func (p *Person) reader(scope, fhirUser, patient string) Reader {
 	return Reader{Subject: p.Subject, FHIRUser: fhirUser, Scope: scope, Patient: patient, Attributes: p.Attributes}
 }
 
-// related returns the ids of a person's patients.
-func (ps *Patients) related(ctx context.Context, person Person) (ids []string, err error) {
+// relatedPatients returns the ids of a person's patients.
+func (ps *Patients) relatedPatients(ctx context.Context, person Person) (ids []string, err error) {
 	ids = slices.Clip(person.Patients)
 	switch resourceType, own, _ := strings.Cut(person.FHIRUser, "/"); resourceType {
 	case "Patient":
 		ids = append(ids, own)
 	case "RelatedPerson", "Person":
-		acts, err := ps.actsFor(ctx, person)
+		represented, err := ps.representedPatients(ctx, person)
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, acts...)
+		ids = append(ids, represented...)
 	}
-	return unique(ids), nil
+	return removeDuplicates(ids), nil
 }
 
-// unique removes duplicate ids.
-func unique(ids []string) (each []string) {
+// removeDuplicates removes duplicate ids.
+func removeDuplicates(ids []string) (distinct []string) {
 	for _, id := range ids {
-		if !slices.Contains(each, id) {
-			each = append(each, id)
+		if !slices.Contains(distinct, id) {
+			distinct = append(distinct, id)
 		}
 	}
-	return each
+	return distinct
 }
 
-// actsFor returns the ids of the patients for whom a RelatedPerson or Person currently acts.
-func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error) {
+// representedPatients returns the ids of the patients for whom a RelatedPerson or Person currently acts.
+func (ps *Patients) representedPatients(ctx context.Context, person Person) ([]string, error) {
 	by := person.reader("openid fhirUser", ps.FHIRBase+"/"+person.FHIRUser, "")
 	var found json.RawMessage
 	err := read(ctx, ps.Records, by, person.FHIRUser, nil, &found)
@@ -262,19 +262,19 @@ func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error
 	return relatedperson.Patients(record, time.Now()), nil
 }
 
-// IsRelated reports whether a person's access to a patient depends on a relationship recorded at the FHIR server.
-func (p Person) IsRelated(patient string) bool {
+// DependsOnRelation reports whether a person's access to a patient depends on a relationship recorded at the FHIR server.
+func (p Person) DependsOnRelation(patient string) bool {
 	resourceType, _, _ := strings.Cut(p.FHIRUser, "/")
 	return patient != "" && (resourceType == "RelatedPerson" || resourceType == "Person") && !slices.Contains(p.Patients, patient)
 }
 
-// StillHas reports whether a person with a relationship ([Person.IsRelated]) still acts for a
+// StillRepresents reports whether a person with a relationship ([Person.DependsOnRelation]) still acts for a
 // patient; true without a relationship.
-func (ps *Patients) StillHas(ctx context.Context, person Person, patient string) (bool, error) {
-	if !person.IsRelated(patient) {
+func (ps *Patients) StillRepresents(ctx context.Context, person Person, patient string) (bool, error) {
+	if !person.DependsOnRelation(patient) {
 		return true, nil
 	}
-	ids, err := ps.actsFor(ctx, person)
+	ids, err := ps.representedPatients(ctx, person)
 	return slices.Contains(ids, patient), err
 }
 
@@ -322,7 +322,7 @@ func (p *patientResource) patient() (Patient, bool) {
 		shown.Address = strings.Trim(cmp.Or(a.Text, lines), ", ")
 		break
 	}
-	return shown.bounded(), p.ResourceType == "Patient" && IsID(p.ID)
+	return shown.truncate(), p.ResourceType == "Patient" && IsID(p.ID)
 }
 
 // name returns the official name, otherwise the first current name.
@@ -340,17 +340,17 @@ func (p *patientResource) name() (name string) {
 	return name
 }
 
-// bounded truncates long texts.
-func (p Patient) bounded() Patient {
-	cut(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
+// truncate truncates long texts.
+func (p Patient) truncate() Patient {
+	truncateTexts(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
 	return p
 }
 
-// cut truncates texts that do not fit on a page.
-func cut(texts ...*string) {
+// truncateTexts truncates texts that do not fit on a page.
+func truncateTexts(texts ...*string) {
 	for _, text := range texts {
-		if runes := []rune(*text); len(runes) > maxText {
-			*text = string(runes[:maxText]) + "…"
+		if runes := []rune(*text); len(runes) > maxTextLength {
+			*text = string(runes[:maxTextLength]) + "…"
 		}
 	}
 }
@@ -389,25 +389,25 @@ func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool
 		}
 		shown.Kind = cmp.Or(display, shown.Kind)
 	}
-	cut(&shown.Start, &shown.Status, &shown.Kind, &shown.Place)
-	ofPatient := strings.TrimPrefix(e.Subject.Reference, fhirBase+"/") == "Patient/"+patient
-	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && ofPatient
+	truncateTexts(&shown.Start, &shown.Status, &shown.Kind, &shown.Place)
+	belongsToPatient := strings.TrimPrefix(e.Subject.Reference, fhirBase+"/") == "Patient/"+patient
+	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && belongsToPatient
 }
 
-// Encounters returns the latest encounters of a patient, at most [MaxShown], and whether there are more.
-func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, more bool, err error) {
-	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxShown)}}
+// Encounters returns the latest encounters of a patient, at most [MaxResults], and whether there are more.
+func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, hasMore bool, err error) {
+	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxResults)}}
 	var found bundle[encounterResource]
-	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter", query, &found); err != nil {
+	if err := read(ctx, ps.Records, ps.patientReader(person, patient), "Encounter", query, &found); err != nil {
 		return nil, false, err
 	}
-	resources, more := found.resources()
+	resources, hasMore := found.resources()
 	for _, r := range resources {
 		if e, ok := r.encounter(ps.FHIRBase, patient); ok {
 			list = append(list, e)
 		}
 	}
-	return list, more, nil
+	return list, hasMore, nil
 }
 
 // CheckEncounter returns [ErrNoRecord] for an encounter of another patient.
@@ -416,7 +416,7 @@ func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, 
 		return ErrNoRecord
 	}
 	var found encounterResource
-	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter/"+id, nil, &found); err != nil {
+	if err := read(ctx, ps.Records, ps.patientReader(person, patient), "Encounter/"+id, nil, &found); err != nil {
 		return err
 	}
 	if _, ok := found.encounter(ps.FHIRBase, patient); !ok || found.ID != id {
@@ -480,35 +480,35 @@ func checkType(path string, body []byte) error {
 // bundle is a searchset of resources of one type.
 type bundle[T any] struct {
 	Entry []struct {
-		Resource readable[T] `json:"resource"`
+		Resource lenient[T] `json:"resource"`
 	} `json:"entry"`
 	Link []struct {
 		Relation string `json:"relation"`
 	} `json:"link"`
 }
 
-// readable is a resource, or the zero value if it is malformed, so that one malformed resource does
+// lenient is a resource, or the zero value if it is malformed, so that one malformed resource does
 // not hide the others.
-type readable[T any] struct{ value T }
+type lenient[T any] struct{ value T }
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (r *readable[T]) UnmarshalJSON(text []byte) error {
+func (r *lenient[T]) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.value); err != nil {
 		r.value = *new(T)
 	}
 	return nil
 }
 
-// resources returns the resources of a bundle, at most MaxShown, and whether there are more.
-func (b *bundle[T]) resources() (found []T, more bool) {
+// resources returns the resources of a bundle, at most MaxResults, and whether there are more.
+func (b *bundle[T]) resources() (found []T, hasMore bool) {
 	for _, e := range b.Entry {
-		if len(found) == MaxShown {
+		if len(found) == MaxResults {
 			return found, true
 		}
 		found = append(found, e.Resource.value)
 	}
 	for _, l := range b.Link {
-		more = more || l.Relation == "next"
+		hasMore = hasMore || l.Relation == "next"
 	}
-	return found, more
+	return found, hasMore
 }

@@ -57,29 +57,29 @@ func (q PersonQuery) String() string {
 
 // FoundPerson is the result of a search.
 type FoundPerson struct {
-	By        PersonQuery `json:"by"`        // search
+	Query     PersonQuery `json:"by"`        // search
 	Reference string      `json:"reference"` // Type/id
-	At        time.Time   `json:"at"`        // time of the search
+	FoundAt   time.Time   `json:"at"`        // time of the search
 }
 
 const (
-	lasting  = 24 * time.Hour // cache lifetime of a result
-	maxValue = 1 << 10        // maximum length of a value in bytes
+	resultLifetime = 24 * time.Hour // cache lifetime of a result
+	maxValueLength = 1 << 10        // maximum length of a value in bytes
 )
 
 // Queries returns the searches possible with a person's claims and verified address, if any. birthDate may be empty.
-func Queries(searches []PersonSearch, claims map[string]any, address, birthDate string) (asked []PersonQuery) {
+func Queries(searches []PersonSearch, claims map[string]any, address, birthDate string) (queries []PersonQuery) {
 	for _, s := range searches {
-		values, born := []string{address}, birthDate
+		values, wantBirthDate := []string{address}, birthDate
 		if s.System != "" {
 			values, _ = tokenclaim.Read(claims, s.Claim)
-			born = ""
+			wantBirthDate = ""
 		}
-		if len(values) == 1 && values[0] != "" && len(values[0]) <= maxValue {
-			asked = append(asked, PersonQuery{s, values[0], born})
+		if len(values) == 1 && values[0] != "" && len(values[0]) <= maxValueLength {
+			queries = append(queries, PersonQuery{s, values[0], wantBirthDate})
 		}
 	}
-	return asked
+	return queries
 }
 
 // Searcher searches for people at the FHIR server.
@@ -88,74 +88,74 @@ type Searcher struct {
 	Trail   *audit.Recorder // audit log for results
 }
 
-var errNoAnswer = &oauth2.Error{
+var errSearchUnavailable = &oauth2.Error{
 	Code: "temporarily_unavailable", Description: "the FHIR server does not say who this person is; try again later",
 }
 
 // Find returns the result of the first successful search, or nil. A previous result is valid for a day. If the FHIR server
 // is unreachable or not configured, the previous result is returned with the error. The logger identifies the person.
-func (s Searcher) Find(ctx context.Context, asked []PersonQuery, person Person, before *FoundPerson, now time.Time, logger *slog.Logger) (*FoundPerson, error) {
+func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person, previous *FoundPerson, now time.Time, logger *slog.Logger) (*FoundPerson, error) {
 	switch {
-	case before == nil:
-	case !slices.Contains(asked, before.By):
-		before = nil
-	case now.Sub(before.At) < lasting:
-		return before, nil
+	case previous == nil:
+	case !slices.Contains(queries, previous.Query):
+		previous = nil
+	case now.Sub(previous.FoundAt) < resultLifetime:
+		return previous, nil
 	}
-	for _, q := range asked {
+	for _, q := range queries {
 		reference, err := q.find(ctx, s.Records, person)
 		switch {
 		case err == nil:
-			s.Trail.Record(ctx, audit.Event{Kind: audit.FHIRUser, User: person.Subject, Reason: reference + " was found by " + q.String()})
-			return &FoundPerson{By: q, Reference: reference, At: now.UTC()}, nil
+			s.Trail.Record(ctx, audit.Event{Kind: audit.KindFHIRUser, User: person.Subject, Reason: reference + " was found by " + q.String()})
+			return &FoundPerson{Query: q, Reference: reference, FoundAt: now.UTC()}, nil
 		case errors.Is(err, errAmbiguous):
 			logger.WarnContext(ctx, "fhirUser omitted: several records on the FHIR server match the person, or the address belongs to someone else", "search", q.String())
 			return nil, nil
 		case !errors.Is(err, ErrNoRecord):
 			logger.ErrorContext(ctx, "fhirUser search failed", "search", q.String(), "error", err)
-			unavailable := *errNoAnswer
+			unavailable := *errSearchUnavailable
 			unavailable.Err = err
-			return before, &unavailable
+			return previous, &unavailable
 		}
 	}
-	logger.WarnContext(ctx, "fhirUser omitted: no record on the FHIR server matches, or the idp sent no value to search by", "searches", len(asked))
+	logger.WarnContext(ctx, "fhirUser omitted: no record on the FHIR server matches, or the idp sent no value to search by", "searches", len(queries))
 	return nil, nil
 }
 
-// others maps a type to the other type that may contain the person's address: a child's record has the mother's address.
-var others = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
+// relatedTypes maps a type to the other type that may contain the person's address: a child's record has the mother's address.
+var relatedTypes = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // errAmbiguous means that a search matched several resources.
 var errAmbiguous = errors.New("more than one record")
 
 // find returns Type/id of the resource. The error is [ErrNoRecord] without a match, or [errAmbiguous].
 func (q PersonQuery) find(ctx context.Context, records Records, person Person) (string, error) {
-	if !isText(q.Value) || strings.TrimSpace(q.Value) == "" {
+	if !isSearchText(q.Value) || strings.TrimSpace(q.Value) == "" {
 		return "", ErrNoRecord
 	}
-	found, err := q.ask(ctx, records, person, q.Type)
+	found, err := q.search(ctx, records, person, q.Type)
 	switch {
 	case err != nil:
 		return "", err
 	case len(found) > 1:
 		return "", errAmbiguous
-	case len(found) == 0 || !found[0].is(q, time.Now()):
+	case len(found) == 0 || !found[0].matches(q, time.Now()):
 		return "", ErrNoRecord
 	}
-	if other := others[q.Type]; other != "" && q.System == "" {
-		all, err := q.ask(ctx, records, person, other)
+	if otherType := relatedTypes[q.Type]; otherType != "" && q.System == "" {
+		all, err := q.search(ctx, records, person, otherType)
 		switch {
 		case err != nil:
 			return "", err
-		case len(all) > 0 || !found[0].isOwn(q):
+		case len(all) > 0 || !found[0].mayOwnAddress(q):
 			return "", errAmbiguous
 		}
 	}
 	return q.Type + "/" + found[0].ID, nil
 }
 
-// ask returns the resources of a type with the identifier or address.
-func (q PersonQuery) ask(ctx context.Context, records Records, person Person, resourceType string) ([]personResource, error) {
+// search returns the resources of a type with the identifier or address.
+func (q PersonQuery) search(ctx context.Context, records Records, person Person, resourceType string) ([]personResource, error) {
 	query := url.Values{"_count": {"3"}}
 	if q.System == "" {
 		query.Set("email", escape(q.Value))
@@ -166,9 +166,9 @@ func (q PersonQuery) ask(ctx context.Context, records Records, person Person, re
 	if err := read(ctx, records, person.reader("system/"+resourceType+".rs", "", ""), resourceType, query, &found); err != nil {
 		return nil, err
 	}
-	people, more := found.resources()
+	people, hasMore := found.resources()
 	people = slices.DeleteFunc(people, func(p personResource) bool { return p.ResourceType == "OperationOutcome" })
-	if more {
+	if hasMore {
 		return nil, errAmbiguous
 	}
 	return people, nil
@@ -187,15 +187,15 @@ type personResource struct {
 	} `json:"contact"` // guardians, partners and other contacts of a Patient
 }
 
-// isOwn reports whether an address can belong to the patient: not to a contact such as a guardian,
+// mayOwnAddress reports whether an address can belong to the patient: not to a contact such as a guardian,
 // and not to a person with another date of birth. Dates may lack the day or month.
-func (p *personResource) isOwn(q PersonQuery) bool {
-	known := min(len(p.BirthDate), len(q.BirthDate))
-	if p.BirthDate[:known] != q.BirthDate[:known] && !strings.HasPrefix(q.BirthDate, "0000") { // no year (OpenID Connect Core §5.1)
+func (p *personResource) mayOwnAddress(q PersonQuery) bool {
+	precision := min(len(p.BirthDate), len(q.BirthDate))
+	if p.BirthDate[:precision] != q.BirthDate[:precision] && !strings.HasPrefix(q.BirthDate, "0000") { // no year (OpenID Connect Core §5.1)
 		return false
 	}
 	for _, c := range p.Contact {
-		if slices.ContainsFunc(c.Telecom, func(t personItem) bool { return isAddress(t.Value, q.Value) }) {
+		if slices.ContainsFunc(c.Telecom, func(t personItem) bool { return isSameAddress(t.Value, q.Value) }) {
 			return false
 		}
 	}
@@ -212,14 +212,14 @@ type personItem struct {
 	} `json:"period"`
 }
 
-// is reports whether the resource matches the query, regardless of the server's search.
-func (p *personResource) is(q PersonQuery, now time.Time) bool {
+// matches reports whether the resource matches the query, regardless of the server's search.
+func (p *personResource) matches(q PersonQuery, now time.Time) bool {
 	if p.ResourceType != q.Type || !IsID(p.ID) || p.Active != nil && !*p.Active {
 		return false
 	}
 	if q.System == "" {
 		return slices.ContainsFunc(p.Telecom, func(t personItem) bool {
-			return t.isCurrent(now) && t.System == "email" && isAddress(t.Value, q.Value)
+			return t.isCurrent(now) && t.System == "email" && isSameAddress(t.Value, q.Value)
 		})
 	}
 	return slices.ContainsFunc(p.Identifier, func(i personItem) bool {
@@ -233,8 +233,8 @@ func (i *personItem) isCurrent(now time.Time) bool {
 	return i.Use != "old" && (end == "" || end >= now.UTC().Format(time.DateOnly)[:len(end)])
 }
 
-// isAddress reports whether two texts are the same e-mail address. Non-ASCII letters must be
+// isSameAddress reports whether two texts are the same e-mail address. Non-ASCII letters must be
 // identical, because some fold to letters of another address.
-func isAddress(a, b string) bool {
+func isSameAddress(a, b string) bool {
 	return a == b || len(a+b) == utf8.RuneCountInString(a+b) && strings.EqualFold(a, b)
 }

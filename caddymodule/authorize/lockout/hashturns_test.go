@@ -21,14 +21,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// slow is a comparer that waits for a signal of the test.
-type slow struct {
+// slowComparer is a comparer that waits for a signal of the test.
+type slowComparer struct {
 	mu      sync.Mutex
 	begun   []string // compared passwords
 	release chan struct{}
 }
 
-func (s *slow) Compare(hash, password []byte) (bool, error) {
+func (s *slowComparer) Compare(hash, password []byte) (bool, error) {
 	s.mu.Lock()
 	s.begun = append(s.begun, string(password))
 	s.mu.Unlock()
@@ -36,8 +36,8 @@ func (s *slow) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// came wraps a server for requests from an address.
-func came(server http.Handler, address string) http.Handler {
+// fromAddress wraps a server for requests from an address.
+func fromAddress(server http.Handler, address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = address + ":1"
 		server.ServeHTTP(w, r)
@@ -62,17 +62,19 @@ func TestHashTurns(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				compare := &slow{release: make(chan struct{}, 1)}
+				compare := &slowComparer{release: make(chan struct{}, 1)}
 				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
-				ours := authorizetest.NewBrowser(t, came(s, "198.51.100.1"))
+				ours := authorizetest.NewBrowser(t, fromAddress(s, "198.51.100.1"))
 				if tt.known {
 					compare.release <- struct{}{}
-					ours.Answer(authorizetest.Request(nil))
+					ours.SignInAlice(authorizetest.Request(nil))
 					compare.begun = nil
 				}
 				var group sync.WaitGroup
 				for try := range 14 * runtime.GOMAXPROCS(0) {
-					group.Go(func() { authorizetest.Guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
+					group.Go(func() {
+						authorizetest.TryPassword(t, fromAddress(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong")
+					})
 				}
 				synctest.Wait()
 				group.Go(func() {
@@ -110,7 +112,7 @@ func TestNoHashTurn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last atomic.Pointer[audit.Event]
-				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
+				compare, durable := &slowComparer{release: make(chan struct{})}, store.NewMemory(0, 0)
 				s := authorizetest.New(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
 					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
@@ -118,7 +120,7 @@ func TestNoHashTurn(t *testing.T) {
 				})
 				var group sync.WaitGroup
 				for range tt.flood {
-					group.Go(func() { authorizetest.Guess(t, s, "nobody", "wrong") })
+					group.Go(func() { authorizetest.TryPassword(t, s, "nobody", "wrong") })
 				}
 				synctest.Wait()
 				start := time.Now()
@@ -130,7 +132,7 @@ func TestNoHashTurn(t *testing.T) {
 				if !strings.Contains(page, `value="alice"`) || strings.Contains(page, "mine") || !strings.Contains(page, "Try again in 5 seconds.") {
 					t.Errorf("page %s", page)
 				}
-				if e := last.Load(); e == nil || e.Kind != audit.SignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
+				if e := last.Load(); e == nil || e.Kind != audit.KindSignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
 					t.Errorf("event %+v", e)
 				}
 				if counted, err := durable.List(t.Context(), "lockout:"); slices.Contains(compare.begun, "mine") || err != nil || len(counted) > 0 {
@@ -138,7 +140,7 @@ func TestNoHashTurn(t *testing.T) {
 				}
 				close(compare.release)
 				group.Wait()
-				if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+				if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusFound {
 					t.Errorf("afterwards: %d", status)
 				}
 			})
@@ -150,12 +152,12 @@ func TestNoHashTurn(t *testing.T) {
 func TestTriesForOneAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		compare := &slow{release: make(chan struct{})}
+		compare := &slowComparer{release: make(chan struct{})}
 		s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
 		statuses := make(chan int, 150)
 		var group sync.WaitGroup
 		for range cap(statuses) {
-			group.Go(func() { statuses <- authorizetest.Guess(t, s, "alice", "wrong") })
+			group.Go(func() { statuses <- authorizetest.TryPassword(t, s, "alice", "wrong") })
 		}
 		synctest.Wait()
 		if len(statuses) != 49 {

@@ -25,90 +25,90 @@ import (
 )
 
 // Limiter counts failed attempts in a [store.Store] and delays further attempts. With a
-// [store.Shared] store, several gateways permit no more attempts than one.
+// [store.SharedStore] store, several gateways permit no more attempts than one.
 type Limiter struct {
 	Policy
-	Store   store.Store      // store for counters
-	Keys    keyring.Sealing  // keys for the names of counters
-	Devices *browser.Devices // known browsers, counted separately
-	Trail   *audit.Recorder  // audit log for throttled attempts
-	Logger  *slog.Logger     // log for attempts that could not be counted
+	Store   store.Store           // store for counters
+	Keys    keyring.BrowserSealer // keys for the names of counters
+	Devices *browser.Devices      // known browsers, counted separately
+	Trail   *audit.Recorder       // audit log for throttled attempts
+	Logger  *slog.Logger          // log for attempts that could not be counted
 
 	reservations reservations
 
 	// uncounted counts failures that could not be stored, globally: a full or broken store makes
 	// guessing slow, not free.
-	mu        sync.Mutex
-	uncounted tally
+	mu                sync.Mutex
+	uncountedFailures tally
 }
 
 // reservations is the in-memory state of counters.
 type reservations struct {
-	once    sync.Once
-	turns   [stripes]*semaphore.Weighted // serialize changes, so that a gateway does not compete with itself
-	waiting [stripes]atomic.Int32
+	initOnce    sync.Once
+	stripeLocks [stripeCount]*semaphore.Weighted // serialize changes, so that a gateway does not compete with itself
+	waiters     [stripeCount]atomic.Int32
 
-	// tries are the running attempts by counter key, if the store belongs to this process. Each is guarded by its turn.
-	tries [stripes]map[string][]try
+	// attempts are the running attempts by counter key, if the store belongs to this process. Each is guarded by its turn.
+	attempts [stripeCount]map[string][]attempt
 
-	// seen caches the stored tallies of a shared store. They rarely change in between, so a change
+	// cachedTallies caches the stored tallies of a shared store. They rarely change in between, so a change
 	// usually takes one round trip.
-	seen boundedcache.Cache[string, []byte]
+	cachedTallies boundedcache.Cache[string, []byte]
 }
 
-// wait returns a [WaitError] while a counter must wait.
-func (l *Limiter) wait(t *tally, now time.Time) error {
-	if wait := max(t.wait(now), l.uncountedWait()); wait > 0 {
+// checkWait returns a [WaitError] while a counter must wait.
+func (l *Limiter) checkWait(t *tally, now time.Time) error {
+	if wait := max(t.remainingWait(now), l.uncountedWait()); wait > 0 {
 		return &WaitError{Wait: wait}
 	}
 	return nil
 }
 
-// notCounted records that the outcome of an attempt could not be stored.
-func (l *Limiter) notCounted(ctx context.Context, o outcome, err error) {
+// recordUncounted records that the outcome of an attempt could not be stored.
+func (l *Limiter) recordUncounted(ctx context.Context, o outcome, err error) {
 	l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
-	if o == failed {
+	if o == outcomeFailed {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.uncounted.fail("", l.Failures, l.MaxWait, time.Now())
+		l.uncountedFailures.countFailure("", l.Failures, l.MaxWait, time.Now())
 	}
 }
 
 func (l *Limiter) uncountedWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.uncounted.wait(time.Now())
+	return l.uncountedFailures.remainingWait(time.Now())
 }
 
-// lockCounters waits for the turns of counters in a globally fixed order, which avoids deadlocks.
-func (s *reservations) lockCounters(ctx context.Context, counters []counter) (done func(), err error) {
-	var taken []int
+// lockStripes waits for the turns of counters in a globally fixed order, which avoids deadlocks.
+func (s *reservations) lockStripes(ctx context.Context, counters []counter) (done func(), err error) {
+	var locked []int
 	for _, c := range counters {
-		taken = append(taken, c.stripe())
+		locked = append(locked, c.stripe())
 	}
-	slices.Sort(taken)
-	taken = slices.Compact(taken)
-	for i, stripe := range taken {
-		if err := s.turns[stripe].Acquire(ctx, 1); err != nil {
-			s.release(taken[:i])
+	slices.Sort(locked)
+	locked = slices.Compact(locked)
+	for i, stripe := range locked {
+		if err := s.stripeLocks[stripe].Acquire(ctx, 1); err != nil {
+			s.unlockStripes(locked[:i])
 			return nil, err
 		}
 	}
-	return func() { s.release(taken) }, nil
+	return func() { s.unlockStripes(locked) }, nil
 }
 
-func (s *reservations) release(taken []int) {
-	for _, stripe := range taken {
-		s.turns[stripe].Release(1)
+func (s *reservations) unlockStripes(locked []int) {
+	for _, stripe := range locked {
+		s.stripeLocks[stripe].Release(1)
 	}
 }
 
-func (s *reservations) lastSeen(counters []counter) [][]byte {
-	held := make([][]byte, len(counters))
+func (s *reservations) cachedValues(counters []counter) [][]byte {
+	values := make([][]byte, len(counters))
 	for i, c := range counters {
-		held[i], _ = s.seen.Get(c.key)
+		values[i], _ = s.cachedTallies.Get(c.key)
 	}
-	return held
+	return values
 }
 
 // Policy configures the delays after failed attempts. Accounts are never locked permanently: each
@@ -139,10 +139,10 @@ type Policy struct {
 const (
 	defaultFailures = 10
 	defaultMaxWait  = 15 * time.Minute
-	longestWait     = 24 * time.Hour
+	maxMaxWait      = 24 * time.Hour
 
-	// countRetention is the lifetime of a counter after its last wait.
-	countRetention = 24 * time.Hour
+	// counterRetention is the lifetime of a counter after its last wait.
+	counterRetention = 24 * time.Hour
 )
 
 // Complete sets the defaults and returns an error for an invalid policy.
@@ -153,11 +153,11 @@ func (l *Policy) Complete() error {
 	if l.Failures < 0 || l.AddressFailures < 0 {
 		return errors.New("lockout: failures must be above 0")
 	}
-	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, longestWait)
+	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, maxMaxWait)
 }
 
 // Attempt calls check, or returns a [WaitError] if a counter must wait. Only the error wrong counts as a failure.
-func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
+func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrongErr error, check func() error) (err error) {
 	if l.Off {
 		return check()
 	}
@@ -165,79 +165,79 @@ func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, 
 	if err != nil {
 		return err
 	}
-	outcome := undecided
+	outcome := outcomeUndecided
 	defer func() {
-		if late := end(outcome); late != nil {
-			err = late
+		if endErr := end(outcome); endErr != nil {
+			err = endErr
 		}
 	}()
 	err = check()
-	outcome = outcomeOf(err, wrong)
+	outcome = outcomeOf(err, wrongErr)
 	return err
 }
 
-func outcomeOf(err, wrong error) outcome {
+func outcomeOf(err, wrongErr error) outcome {
 	switch {
 	case err == nil:
-		return succeeded
-	case errors.Is(err, wrong):
-		return failed
+		return outcomeSucceeded
+	case errors.Is(err, wrongErr):
+		return outcomeFailed
 	}
-	return undecided
+	return outcomeUndecided
 }
 
-// settle counts an attempt that ended with err and returns err, or rejects the attempt. Without a
+// countAttempt counts an attempt that ended with err and returns err, or rejects the attempt. Without a
 // reservation, it is admitted and counted in one step.
-func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
+func (l *Limiter) countAttempt(ctx context.Context, counters []counter, err error) error {
 	if l.Off {
 		return err
 	}
-	refused := l.change(ctx, counters, func(c counter, t *tally) error {
+	countErr := l.updateTallies(ctx, counters, func(c counter, t *tally) error {
 		now := store.Now(l.Store)
-		if err := l.wait(t, now); err != nil {
+		if err := l.checkWait(t, now); err != nil {
 			return err
 		}
-		t.count(c, outcomeOf(err, err), l.MaxWait, now)
+		t.countOutcome(c, outcomeOf(err, err), l.MaxWait, now)
 		return nil
 	})
-	if errors.Is(refused, store.ErrFull) { // filling the store must not disable the limit
-		l.notCounted(ctx, outcomeOf(err, err), refused)
+	if errors.Is(countErr, store.ErrFull) { // filling the store must not disable the limit
+		l.recordUncounted(ctx, outcomeOf(err, err), countErr)
 		return err
 	}
-	if refused != nil {
-		return QueueError(refused)
+	if countErr != nil {
+		return ConvertQueueError(countErr)
 	}
 	return err
 }
 
-// AttemptSecret counts an attempt that ended with err, and returns err, or a rejection after too many
+// CountSecretAttempt counts an attempt that ended with err, and returns err, or a rejection after too many
 // failures. Failures are counted per network, both for this client or registration and in total, so
 // that failures elsewhere do not block anyone. Failures in the same network do not block a correct secret that
 // cannot be guessed. A success resets the failures of its client, not of the network.
-func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
+func (l *Limiter) CountSecretAttempt(r *http.Request, secretOwner string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
 	}
-	counters, failed := l.secretCounters(r.Context(), whose)
-	if failed != nil {
-		return failed
+	counters, counterErr := l.secretCounters(r.Context(), secretOwner)
+	if counterErr != nil {
+		return counterErr
 	}
-	err = l.settle(r.Context(), counters, err)
+	err = l.countAttempt(r.Context(), counters, err)
 	if wait, ok := errors.AsType[*WaitError](err); ok {
 		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,
 		}
-		l.Trail.RecordRejection(r, audit.Event{Kind: audit.Lockout, Err: err})
+		l.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLockout, Err: err})
 	}
 	return err
 }
 
-func (l *Limiter) secretCounters(ctx context.Context, whose string) ([]counter, error) {
+func (l *Limiter) secretCounters(ctx context.Context, secretOwner string) ([]counter, error) {
 	network := fairqueue.Network(audit.ClientAddress(ctx))
-	name := whose + "\x00" + network
-	pair, err1 := l.newCounter(ctx, secret, name, name, l.Failures)
-	address, err2 := l.newCounter(ctx, secret+"-address", network, "", l.AddressFailures)
+	name := secretOwner + "\x00" + network
+	pair, err1 := l.newCounter(ctx, kindSecret, name, name, l.Failures)
+	address, err2 := l.newCounter(ctx, kindSecret+"-address", network, "", l.AddressFailures)
 	return []counter{pair, address}, errors.Join(err1, err2)
 }
 
@@ -250,10 +250,10 @@ const (
 	BusyWait = 5 * time.Second
 )
 
-// QueueError converts a queue's error into a [BusyError], unless the browser has disconnected.
-func QueueError(err error) error {
+// ConvertQueueError converts a queue's error into a [BusyError], unless the browser has disconnected.
+func ConvertQueueError(err error) error {
 	if errors.Is(err, fairqueue.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
-		return busy(err)
+		return newBusyError(err)
 	}
 	return err
 }
@@ -261,7 +261,7 @@ func QueueError(err error) error {
 // BusyError rejects an attempt because of too many concurrent attempts.
 type BusyError struct{ error }
 
-func busy(cause error) *oauth2.Error {
+func newBusyError(cause error) *oauth2.Error {
 	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 		Description: "too many people are signing in right now", Err: BusyError{cause},
@@ -274,7 +274,7 @@ type WaitError struct {
 }
 
 // Error implements error.
-func (e *WaitError) Error() string { return "wait " + inWords(e.Wait) }
+func (e *WaitError) Error() string { return "wait " + formatWait(e.Wait) }
 
 // RetryAfter returns the time to wait after a rejection; 0 if waiting does not help.
 func RetryAfter(err error) time.Duration {
@@ -290,14 +290,14 @@ func RetryAfter(err error) time.Duration {
 
 // SetRetryAfter sets the Retry-After header (RFC 9110 §10.2.3).
 func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+	w.Header().Set("Retry-After", strconv.Itoa(ceilSeconds(wait)))
 }
 
-func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+func ceilSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
-// inWords formats a duration, rounded up so that people do not retry too early.
-func inWords(wait time.Duration) string {
-	seconds := wholeSeconds(wait)
+// formatWait formats a duration, rounded up so that people do not retry too early.
+func formatWait(wait time.Duration) string {
+	seconds := ceilSeconds(wait)
 	switch minutes := (seconds + 59) / 60; {
 	case seconds == 1:
 		return "a second"

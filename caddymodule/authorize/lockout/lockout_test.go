@@ -31,14 +31,14 @@ import (
 // challenge matches the parts that differ between renderings of a page.
 var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
 
-// counting is a comparer that counts, with slow comparisons.
-type counting struct {
+// countingComparer is a comparer that counts, with slow comparisons.
+type countingComparer struct {
 	compared atomic.Int32
 	mu       sync.Mutex
 	hashes   []string
 }
 
-func (c *counting) Compare(hash, password []byte) (bool, error) {
+func (c *countingComparer) Compare(hash, password []byte) (bool, error) {
 	c.compared.Add(1)
 	c.mu.Lock()
 	c.hashes = append(c.hashes, string(hash))
@@ -54,10 +54,10 @@ func TestLockout(t *testing.T) {
 	for _, user := range []string{"alice", "nobody"} {
 		t.Run(user, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				compare := new(counting)
+				compare := new(countingComparer)
 				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
 				for range 10 {
-					if status := authorizetest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := authorizetest.TryPassword(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("a free failure: %d", status)
 					}
 				}
@@ -71,13 +71,13 @@ func TestLockout(t *testing.T) {
 						t.Error("the password was compared")
 					}
 					time.Sleep(time.Duration(wait) * time.Second)
-					if status := authorizetest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := authorizetest.TryPassword(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("after %d s: %d", wait, status)
 					}
 				}
 				time.Sleep(time.Minute)
 				want := map[string]int{"alice": http.StatusFound, "nobody": http.StatusForbidden}[user]
-				if status := authorizetest.Guess(t, s, user, "right"); status != want {
+				if status := authorizetest.TryPassword(t, s, user, "right"); status != want {
 					t.Errorf("after the wait: %d", status)
 				}
 			})
@@ -93,10 +93,10 @@ func TestLockoutPage(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
 		texts := map[string]string{}
 		for _, user := range []string{"alice", "nobody"} {
-			authorizetest.Guess(t, s, user, "wrong")
+			authorizetest.TryPassword(t, s, user, "wrong")
 			b := authorizetest.NewBrowser(t, s)
 			text := authorizetest.Body(t, b.SignIn(authorizetest.Request(nil), user, "right"))
-			sealed := authorizetest.Field(t, text, "request")
+			sealed := authorizetest.FieldValue(t, text, "request")
 			time.Sleep(time.Second)
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
 			if authorizetest.Location(t, r).Query().Get("code") == "" {
@@ -117,11 +117,11 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
 	for _, name := range spellings {
-		if status := authorizetest.Guess(t, s, name, "wrong"); status != http.StatusForbidden {
+		if status := authorizetest.TryPassword(t, s, name, "wrong"); status != http.StatusForbidden {
 			t.Errorf("%q: %d", name, status)
 		}
 	}
-	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -134,24 +134,24 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 		before func(t *testing.T, b *authorizetest.Browser)
 		want   int
 	}{
-		{"the owner's browser", func(_ *testing.T, b *authorizetest.Browser) { b.Answer(authorizetest.Request(nil)) }, http.StatusFound},
+		{"the owner's browser", func(_ *testing.T, b *authorizetest.Browser) { b.SignInAlice(authorizetest.Request(nil)) }, http.StatusFound},
 		{"the owner's browser, signed out", func(_ *testing.T, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(nil))
+			b.SignInAlice(authorizetest.Request(nil))
 			delete(b.Cookies, "__Host-fhir-session")
 		}, http.StatusFound},
 		{"one shared with another, who signed in last", func(_ *testing.T, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(nil))
+			b.SignInAlice(authorizetest.Request(nil))
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, http.StatusFound},
 		{"Unknown browser", func(*testing.T, *authorizetest.Browser) {}, http.StatusTooManyRequests},
 		{"another user's browser", func(_ *testing.T, b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
 		{"a cookie that was made up", func(_ *testing.T, b *authorizetest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
 		{"a cookie that was changed", func(_ *testing.T, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(nil))
+			b.SignInAlice(authorizetest.Request(nil))
 			b.Cookies["__Host-fhir-device"] += "AA"
 		}, http.StatusTooManyRequests},
 		{"the owner's browser, after failures of its own", func(t *testing.T, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(nil))
+			b.SignInAlice(authorizetest.Request(nil))
 			for range 3 {
 				if r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
 					t.Errorf("status %d", r.StatusCode)
@@ -165,7 +165,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
 				tt.before(t, b)
 				for range 3 {
-					authorizetest.Guess(t, b.Server, "alice", "wrong")
+					authorizetest.TryPassword(t, b.Server, "alice", "wrong")
 				}
 				if r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
@@ -181,11 +181,11 @@ func TestLockoutCountsInARow(t *testing.T) {
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
 	for range 4 {
 		for range 2 {
-			if status := authorizetest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+			if status := authorizetest.TryPassword(t, s, "alice", "wrong"); status != http.StatusForbidden {
 				t.Errorf("wrong: %d", status)
 			}
 		}
-		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("right: %d", status)
 		}
 	}
@@ -200,13 +200,13 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 	})
 	for range 2 {
 		for range 2 {
-			authorizetest.Guess(t, s, "alice", "wrong")
+			authorizetest.TryPassword(t, s, "alice", "wrong")
 		}
-		if status := authorizetest.Guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
+		if status := authorizetest.TryPassword(t, s, "Alice", "mine"); status == http.StatusForbidden {
 			t.Errorf("the guesser's own: %d", status)
 		}
 	}
-	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -218,9 +218,9 @@ func TestLockoutForgivesSpellings(t *testing.T) {
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
 	for range 4 {
 		for range 2 {
-			authorizetest.Guess(t, s, "Alice.Adams", "right")
+			authorizetest.TryPassword(t, s, "Alice.Adams", "right")
 		}
-		if status := authorizetest.Guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
+		if status := authorizetest.TryPassword(t, s, "alice.Adams", "right"); status != http.StatusFound {
 			t.Errorf("status %d", status)
 		}
 	}
@@ -251,12 +251,12 @@ func TestLockoutOfAddresses(t *testing.T) {
 				})
 			}
 			for i := range 5 {
-				authorizetest.Guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
+				authorizetest.TryPassword(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
 				if i < 4 {
-					authorizetest.Guess(t, from(tt.from), "bob", "other")
+					authorizetest.TryPassword(t, from(tt.from), "bob", "other")
 				}
 			}
-			if status := authorizetest.Guess(t, from(tt.to), "alice", "right"); status != tt.want {
+			if status := authorizetest.TryPassword(t, from(tt.to), "alice", "right"); status != tt.want {
 				t.Errorf("status %d, want %d", status, tt.want)
 			}
 		})
@@ -271,9 +271,9 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 		return authorizetest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
 	}
 	s := start()
-	authorizetest.Guess(t, s, "alice", "wrong")
-	authorizetest.Guess(t, s, "alice", "wrong")
-	if status := authorizetest.Guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
+	authorizetest.TryPassword(t, s, "alice", "wrong")
+	authorizetest.TryPassword(t, s, "alice", "wrong")
+	if status := authorizetest.TryPassword(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -294,13 +294,13 @@ func TestLockoutAtOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.password, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				compare := new(counting)
+				compare := new(countingComparer)
 				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare })
 				var reached atomic.Int32
 				var wg sync.WaitGroup
 				for range 50 {
 					wg.Go(func() {
-						if authorizetest.Guess(t, s, "alice", tt.password) == tt.status {
+						if authorizetest.TryPassword(t, s, "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})
@@ -320,20 +320,20 @@ func TestLockoutWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
-			c.Durable = storetest.NewIntercepted(func(method, key string) error {
+			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
 					return store.ErrFull // rejects new entries
 				}
 				return nil
 			})
 		})
-		authorizetest.Guess(t, s, "alice", "wrong")
-		authorizetest.Guess(t, s, "bob", "wrong")
-		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		authorizetest.TryPassword(t, s, "alice", "wrong")
+		authorizetest.TryPassword(t, s, "bob", "wrong")
+		if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 			t.Errorf("status %d", status)
 		}
 		time.Sleep(2 * time.Second)
-		if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("after the wait: %d", status)
 		}
 	})
@@ -345,7 +345,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
-			c.Durable = storetest.NewIntercepted(func(method, key string) error {
+			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
 					return store.ErrFull // rejects new entries
 				}
@@ -354,7 +354,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 		})
 		send := func(secret string) int {
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, authorizetest.Secure(secretRequest("/oauth2/introspect", "service", secret, true)))
+			s.ServeHTTP(w, authorizetest.MarkAsTLS(secretRequest("/oauth2/introspect", "service", secret, true)))
 			return w.Code
 		}
 		for i, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
@@ -369,39 +369,39 @@ func TestSecretsWithFullStore(t *testing.T) {
 }
 
 // Disconnecting does not undo a failure.
-func TestLockoutCountsThoseWhoLeave(t *testing.T) {
+func TestLockoutCountsDisconnects(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	s := authorizetest.New(t, func(c *authorize.Config) {
-		c.Passwords = leaving{leave}
+		c.Passwords = disconnectingComparer{leave}
 		c.Lockout.Failures = 1
-		c.Durable = strict{c.Store}
+		c.Durable = cancelableStore{c.Store}
 	})
-	authorizetest.Guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
-	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	authorizetest.TryPassword(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
+	if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
-	if status := authorizetest.Guess(t, s, "bob", "other"); status != http.StatusFound {
+	if status := authorizetest.TryPassword(t, s, "bob", "other"); status != http.StatusFound {
 		t.Errorf("another: %d", status) // 429 would mean that the failure was counted globally
 	}
 }
 
-// leaving is a comparer that disconnects the client.
-type leaving struct{ leave func() }
+// disconnectingComparer is a comparer that disconnects the client.
+type disconnectingComparer struct{ leave func() }
 
-func (l leaving) Compare(hash, password []byte) (bool, error) {
+func (l disconnectingComparer) Compare(hash, password []byte) (bool, error) {
 	l.leave()
 	return string(hash) == string(password), nil
 }
 
-// strict is a store that fails for canceled contexts, like databases.
-type strict struct{ store.Store }
+// cancelableStore is a store that fails for canceled contexts, like databases.
+type cancelableStore struct{ store.Store }
 
-func (s strict) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (s cancelableStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	return errors.Join(ctx.Err(), s.Store.Put(context.WithoutCancel(ctx), key, value, ttl))
 }
 
-func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
+func (s cancelableStore) Get(ctx context.Context, key string) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -412,7 +412,7 @@ func TestLockoutOff(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
-		if status := authorizetest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+		if status := authorizetest.TryPassword(t, s, "alice", "wrong"); status != http.StatusForbidden {
 			t.Fatalf("status %d", status)
 		}
 	}
@@ -420,13 +420,13 @@ func TestLockoutOff(t *testing.T) {
 
 // Every hash is the decoy of a similar number of unknown names, always the same ones, so that
 // timing does not reveal which users exist.
-func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
+func TestUnknownUserTiming(t *testing.T) {
 	t.Parallel()
-	compare := new(counting)
+	compare := new(countingComparer)
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
 		for i := range 200 {
-			authorizetest.Guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
+			authorizetest.TryPassword(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
 		}
 	})
 	if !slices.Equal(compare.hashes[:100], compare.hashes[100:]) {
@@ -458,7 +458,7 @@ func TestLockoutSettings(t *testing.T) {
 }
 
 // A browser is known only as long as the user's password and factors are those of the sign-in.
-func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
+func TestKnownBrowserExpiresWithPassword(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(c *authorize.Config, other *authorizetest.Browser)
@@ -467,9 +467,9 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 		"nothing":          {func(*authorize.Config, *authorizetest.Browser) {}, http.StatusFound},
 		"another password": {func(c *authorize.Config, _ *authorizetest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
 		"a configured app": {func(c *authorize.Config, _ *authorizetest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
-		"an app enrolled":  {func(_ *authorize.Config, other *authorizetest.Browser) { authorizetest.EnrolApp(other) }, http.StatusTooManyRequests},
+		"an app enrolled":  {func(_ *authorize.Config, other *authorizetest.Browser) { authorizetest.EnrollApp(other) }, http.StatusTooManyRequests},
 		"a passkey enrolled": {func(_ *authorize.Config, other *authorizetest.Browser) {
-			authorizetest.EnrolPasskey(other, authorizetest.NewAuthenticator())
+			authorizetest.EnrollPasskey(other, authorizetest.NewAuthenticator())
 		}, http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -481,16 +481,16 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 					config = *c
 				})
 				b := authorizetest.NewBrowser(t, before)
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				config.Users = slices.Clone(config.Users)
-				tt.change(&config, authorizetest.AtAccount(t, before))
+				tt.change(&config, authorizetest.NewAccountBrowser(t, before))
 				s, err := authorize.New(config)
 				if err != nil {
 					t.Fatal(err)
 				}
 				b.Server = s
 				for range 3 {
-					authorizetest.Guess(t, s, "alice", "wrong")
+					authorizetest.TryPassword(t, s, "alice", "wrong")
 				}
 				password := map[bool]string{true: "other", false: "right"}[name == "another password"]
 				r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", password)
@@ -503,7 +503,7 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 }
 
 // All known browsers of an account share a limit.
-func TestKnownBrowsersHaveACeiling(t *testing.T) {
+func TestKnownBrowsersShareLimit(t *testing.T) {
 	t.Parallel()
 	for kind, tt := range map[string]struct {
 		secret string
@@ -515,7 +515,7 @@ func TestKnownBrowsersHaveACeiling(t *testing.T) {
 		"codes": {totp.NewSecret(), func(t *testing.T, b *authorizetest.Browser) *http.Response {
 			t.Helper()
 			r := b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
-			return b.SendOTP(authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
+			return b.SendOTP(authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
 		}},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -529,7 +529,7 @@ func TestKnownBrowsersHaveACeiling(t *testing.T) {
 					b := authorizetest.NewBrowser(t, s)
 					r := b.SignIn(authorizetest.Request(nil), "alice", "right")
 					if tt.secret != "" {
-						factor := authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+						factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 						b.SendOTP(factor, authorizetest.OTP(tt.secret, time.Now()))
 						time.Sleep(time.Minute) // wait for another code
 					}
@@ -585,7 +585,7 @@ func TestSecretsAreCounted(t *testing.T) {
 					})
 					send := func(address, id, secret string) *http.Response {
 						w := httptest.NewRecorder()
-						came(s, address).ServeHTTP(w, authorizetest.Secure(secretRequest(path, id, secret, basic)))
+						fromAddress(s, address).ServeHTTP(w, authorizetest.MarkAsTLS(secretRequest(path, id, secret, basic)))
 						return w.Result()
 					}
 					for _, id := range []string{"service", "strong"} {
@@ -598,7 +598,7 @@ func TestSecretsAreCounted(t *testing.T) {
 						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "temporarily_unavailable" {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
-						if last.Kind != audit.Lockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
+						if last.Kind != audit.KindLockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
 							t.Errorf("%s: event %+v", id, last)
 						}
 					}
@@ -645,7 +645,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %d", r.StatusCode)
 	}
-	if status := authorizetest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+	if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusFound {
 		t.Errorf("a person: %d", status)
 	}
 }
@@ -684,7 +684,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 	} {
 		t.Run(tt.password, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				compare, shared := new(counting), storetest.NewShared()
+				compare, shared := new(countingComparer), storetest.NewSharedMemory()
 				var gateways []*authorize.Server
 				for range 3 {
 					gateways = append(gateways, authorizetest.New(t, func(c *authorize.Config) {
@@ -696,7 +696,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 50 {
 					all.Go(func() {
-						if authorizetest.Guess(t, gateways[i%3], "alice", tt.password) == tt.status {
+						if authorizetest.TryPassword(t, gateways[i%3], "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})

@@ -26,165 +26,165 @@ import (
 )
 
 const (
-	// tryLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes longer has no result.
-	tryLifetime = 3 * QueueTimeout
+	// attemptLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes longer has no result.
+	attemptLifetime = 3 * QueueTimeout
 
-	// clockDifference is the maximum difference between gateways' estimates of the store's time.
-	clockDifference = 2 * time.Second
+	// maxClockSkew is the maximum difference between gateways' estimates of the store's time.
+	maxClockSkew = 2 * time.Second
 
 	// Polling intervals while waiting for other attempts.
-	firstPause   = 50 * time.Millisecond
-	longestPause = time.Second
+	minPollInterval = 50 * time.Millisecond
+	maxPollInterval = time.Second
 
-	// maxRounds limits the repetitions of a change after concurrent changes by other gateways.
-	maxRounds = 100
+	// maxRetries limits the repetitions of a change after concurrent changes by other gateways.
+	maxRetries = 100
 
-	maxSeen = 10_000 // number of cached counters
+	maxCachedTallies = 10_000 // number of cached counters
 
-	// maxWaiting is the number of attempts waiting for one counter. Each polls the store.
-	maxWaiting = 100
+	// maxWaiters is the number of attempts waiting for one counter. Each polls the store.
+	maxWaiters = 100
 )
 
-// errUnderWay means that running attempts use up all remaining attempts.
-var errUnderWay = errors.New("concurrent attempts are still running")
+// errAttemptsRunning means that running attempts use up all remaining attempts.
+var errAttemptsRunning = errors.New("concurrent attempts are still running")
 
 // reserve waits until all counters permit an attempt, records it, and returns the function that ends
 // it. As many attempts run concurrently as could all fail without causing a wait, but at least one.
 // Therefore parallel attempts do not exceed the limit, and correct passwords never count as failures.
 func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
-	waiting, cancel := context.WithTimeout(ctx, QueueTimeout)
+	waitCtx, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
 	id := base64.RawURLEncoding.EncodeToString(oauth2.RandomBytes(9))
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		until := store.Now(l.Store).Add(tryLifetime)
-		err := l.change(waiting, counters, func(c counter, t *tally) error {
+	for interval := minPollInterval; ; interval = min(2*interval, maxPollInterval) {
+		until := store.Now(l.Store).Add(attemptLifetime)
+		err := l.updateTallies(waitCtx, counters, func(c counter, t *tally) error {
 			now := store.Now(l.Store)
-			t.expire(now.Add(-clockDifference))
-			t.end(id) // reserved before in a step that was not atomic
-			if err := l.wait(t, now); err != nil {
+			t.removeExpired(now.Add(-maxClockSkew))
+			t.removeAttempt(id) // reserved before in a step that was not atomic
+			if err := l.checkWait(t, now); err != nil {
 				return err
 			}
-			if len(t.Tries) > 0 && t.Failures+len(t.Tries) >= c.limit {
-				return errUnderWay
+			if len(t.Attempts) > 0 && t.Failures+len(t.Attempts) >= c.limit {
+				return errAttemptsRunning
 			}
-			t.Tries = append(t.Tries, try{id, until})
+			t.Attempts = append(t.Attempts, attempt{id, until})
 			return nil
 		})
-		if errors.Is(err, errUnderWay) {
-			err = l.pause(waiting, counters[0], pause)
+		if errors.Is(err, errAttemptsRunning) {
+			err = l.waitForPoll(waitCtx, counters[0], interval)
 		} else if err == nil {
-			return func(o outcome) error { return l.settleTry(ctx, counters, try{id, until}, o) }, nil
+			return func(o outcome) error { return l.countReserved(ctx, counters, attempt{id, until}, o) }, nil
 		}
 		if err != nil {
-			return nil, QueueError(err)
+			return nil, ConvertQueueError(err)
 		}
 	}
 }
 
-// pause waits before the next poll of a counter.
-func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) error {
-	waiting := &l.reservations.waiting[c.stripe()]
-	defer waiting.Add(-1)
-	if waiting.Add(1) > maxWaiting {
-		return busy(errTooMany)
+// waitForPoll waits before the next poll of a counter.
+func (l *Limiter) waitForPoll(ctx context.Context, c counter, interval time.Duration) error {
+	waiters := &l.reservations.waiters[c.stripe()]
+	defer waiters.Add(-1)
+	if waiters.Add(1) > maxWaiters {
+		return newBusyError(errTooManyAttempts)
 	}
 	select {
-	case <-time.After(pause/2 + rand.N(pause)):
+	case <-time.After(interval/2 + rand.N(interval)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// settleTry counts a reserved attempt, even if the client disconnected to avoid that. If it took too long,
+// countReserved counts a reserved attempt, even if the client disconnected to avoid that. If it took too long,
 // other attempts may have replaced it: then it is not counted, and its error must replace the result.
-func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o outcome) error {
+func (l *Limiter) countReserved(ctx context.Context, counters []counter, u attempt, o outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), QueueTimeout)
 	defer cancel()
-	isLate := func() bool { return store.Now(l.Store).After(u.Until) }
-	late := isLate()
-	if late {
-		return busy(errLate)
+	isExpired := func() bool { return store.Now(l.Store).After(u.ExpiresAt) }
+	expired := isExpired()
+	if expired {
+		return newBusyError(errAttemptExpired)
 	}
-	err := l.change(ctx, counters, func(c counter, t *tally) error {
+	err := l.updateTallies(ctx, counters, func(c counter, t *tally) error {
 		switch {
-		case t.end(u.ID):
-			t.count(c, o, l.MaxWait, store.Now(l.Store))
-		case isLate(): // and not yet counted in a step that was not atomic
-			late = true
+		case t.removeAttempt(u.ID):
+			t.countOutcome(c, o, l.MaxWait, store.Now(l.Store))
+		case isExpired(): // and not yet counted in a step that was not atomic
+			expired = true
 		}
 		return nil
 	})
 	if err != nil {
-		l.notCounted(ctx, o, err)
+		l.recordUncounted(ctx, o, err)
 		if !store.IsShared(l.Store) {
-			l.forget(ctx, counters, u.ID)
+			l.discardAttempt(ctx, counters, u.ID)
 		}
 	}
-	if late {
-		return busy(errLate)
+	if expired {
+		return newBusyError(errAttemptExpired)
 	}
 	return nil
 }
 
 var (
-	errLate    = errors.New("the attempt timed out")
-	errTooMany = errors.New("too many concurrent attempts for one account")
+	errAttemptExpired  = errors.New("the attempt timed out")
+	errTooManyAttempts = errors.New("too many concurrent attempts for one account")
 )
 
-// change alters the tallies of counters in one step. Errors of alter are final only for stored
+// updateTallies alters the tallies of counters in one step. Errors of alter are final only for stored
 // tallies, which take another round trip than cached tallies of a shared store.
-func (l *Limiter) change(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
-	l.reservations.once.Do(l.reservations.start)
-	done, err := l.reservations.lockCounters(ctx, counters)
+func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
+	l.reservations.initOnce.Do(l.reservations.init)
+	done, err := l.reservations.lockStripes(ctx, counters)
 	if err != nil {
 		return err
 	}
 	defer done()
 	if !store.IsShared(l.Store) {
-		return l.changeLocal(ctx, counters, alter)
+		return l.updateLocalTallies(ctx, counters, update)
 	}
-	held := l.reservations.lastSeen(counters)
-	isRead := false
-	for range maxRounds {
-		calls, err := l.changes(counters, held, alter)
+	stored := l.reservations.cachedValues(counters)
+	isReloaded := false
+	for range maxRetries {
+		calls, err := l.replaceCalls(counters, stored, update)
 		switch {
-		case !isRead && (err != nil || len(calls) < len(counters)):
+		case !isReloaded && (err != nil || len(calls) < len(counters)):
 		case err != nil || len(calls) == 0:
 			return err
 		default:
 			err = l.Store.Do(ctx, calls...)
 			for _, c := range calls {
 				if err == nil {
-					l.reservations.seen.Put(c.Key, c.Value, 0)
+					l.reservations.cachedTallies.Put(c.Key, c.Value, 0)
 				}
 			}
 			if !store.IsConflict(err) {
 				return err
 			}
 		}
-		if held, err = l.read(ctx, counters); err != nil {
+		if stored, err = l.loadTallies(ctx, counters); err != nil {
 			return err
 		}
-		isRead = true
+		isReloaded = true
 	}
-	return busy(errors.New("too many conflicting changes by other gateways"))
+	return newBusyError(errors.New("too many conflicting changes by other gateways"))
 }
 
-// changeLocal is like change, but for a store of this process: attempts are in memory, and only changed
+// updateLocalTallies is like change, but for a store of this process: attempts are in memory, and only changed
 // tallies are written. It requires the turns of the counters. Attempts end even if writing fails.
-func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
-	for range maxRounds {
-		held, err := l.read(ctx, counters)
+func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
+	for range maxRetries {
+		stored, err := l.loadTallies(ctx, counters)
 		if err != nil {
 			return err
 		}
-		tries := make([][]try, len(counters))
-		calls, err := l.changes(counters, held, func(c counter, t *tally) error {
+		attempts := make([][]attempt, len(counters))
+		calls, err := l.replaceCalls(counters, stored, func(c counter, t *tally) error {
 			i := slices.Index(counters, c)
-			t.Tries = slices.Clone(l.reservations.tries[c.stripe()][c.key])
-			err := alter(c, t)
-			tries[i], t.Tries = t.Tries, nil
+			t.Attempts = slices.Clone(l.reservations.attempts[c.stripe()][c.key])
+			err := update(c, t)
+			attempts[i], t.Attempts = t.Attempts, nil
 			return err
 		})
 		if err != nil {
@@ -196,66 +196,66 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 			}
 		}
 		for i, c := range counters {
-			l.reservations.setTries(c, tries[i])
+			l.reservations.setAttempts(c, attempts[i])
 		}
 		return err
 	}
-	return busy(errors.New("too many conflicting changes by another server of this process"))
+	return newBusyError(errors.New("too many conflicting changes by another server of this process"))
 }
 
-// setTries replaces the attempts of a counter in memory. It requires the turn of the counter.
-func (s *reservations) setTries(c counter, tries []try) {
-	if of := s.tries[c.stripe()]; len(tries) > 0 {
-		of[c.key] = tries
+// setAttempts replaces the attempts of a counter in memory. It requires the turn of the counter.
+func (s *reservations) setAttempts(c counter, attempts []attempt) {
+	if of := s.attempts[c.stripe()]; len(attempts) > 0 {
+		of[c.key] = attempts
 	} else {
 		delete(of, c.key)
 	}
 }
 
-// forget removes an attempt from memory after its counters could not be read.
-func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
-	done, err := l.reservations.lockCounters(ctx, counters)
+// discardAttempt removes an attempt from memory after its counters could not be read.
+func (l *Limiter) discardAttempt(ctx context.Context, counters []counter, id string) {
+	done, err := l.reservations.lockStripes(ctx, counters)
 	if err != nil {
-		return // expires after tryLifetime
+		return // expires after attemptLifetime
 	}
 	defer done()
 	for _, c := range counters {
-		tries := slices.Clone(l.reservations.tries[c.stripe()][c.key])
-		l.reservations.setTries(c, slices.DeleteFunc(tries, func(t try) bool { return t.ID == id }))
+		attempts := slices.Clone(l.reservations.attempts[c.stripe()][c.key])
+		l.reservations.setAttempts(c, slices.DeleteFunc(attempts, func(t attempt) bool { return t.ID == id }))
 	}
 }
 
-// changes returns the calls that replace the stored tallies with the altered ones.
-func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter, *tally) error) ([]*store.Call, error) {
+// replaceCalls returns the calls that replace the stored tallies with the altered ones.
+func (l *Limiter) replaceCalls(counters []counter, stored [][]byte, update func(counter, *tally) error) ([]*store.Call, error) {
 	var calls []*store.Call
 	for i, c := range counters {
 		var t tally
-		if err := json.Unmarshal(orNone(held[i]), &t); err != nil {
+		if err := json.Unmarshal(tallyOrEmpty(stored[i]), &t); err != nil {
 			return nil, fmt.Errorf("reading a count of failures: %w", err)
 		}
-		if err := alter(c, &t); err != nil {
+		if err := update(c, &t); err != nil {
 			return nil, err
 		}
 		value, err := json.Marshal(t)
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(orNone(held[i]), value) {
-			calls = append(calls, store.Replacing(c.key, held[i], value, t.wait(store.Now(l.Store))+countRetention))
+		if !bytes.Equal(tallyOrEmpty(stored[i]), value) {
+			calls = append(calls, store.ReplaceCall(c.key, stored[i], value, t.remainingWait(store.Now(l.Store))+counterRetention))
 		}
 	}
 	return calls, nil
 }
 
-// orNone returns a stored tally, or an empty one for nil.
-func orNone(held []byte) []byte {
-	if held == nil {
+// tallyOrEmpty returns a stored tally, or an empty one for nil.
+func tallyOrEmpty(stored []byte) []byte {
+	if stored == nil {
 		return []byte(`{"failures":0}`)
 	}
-	return held
+	return stored
 }
 
-func (l *Limiter) read(ctx context.Context, counters []counter) ([][]byte, error) {
+func (l *Limiter) loadTallies(ctx context.Context, counters []counter) ([][]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -263,35 +263,35 @@ func (l *Limiter) read(ctx context.Context, counters []counter) ([][]byte, error
 	for _, c := range counters {
 		keys = append(keys, c.key)
 	}
-	held, err := store.Values(ctx, l.Store, keys...)
+	stored, err := store.ReadValues(ctx, l.Store, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("reading a count of failures: %w", err)
 	}
 	for i, c := range counters {
-		l.reservations.seen.Put(c.key, held[i], 0)
+		l.reservations.cachedTallies.Put(c.key, stored[i], 0)
 	}
-	return held, nil
+	return stored, nil
 }
 
-func (s *reservations) start() {
-	for i := range s.turns {
-		s.turns[i], s.tries[i] = semaphore.NewWeighted(1), map[string][]try{}
+func (s *reservations) init() {
+	for i := range s.stripeLocks {
+		s.stripeLocks[i], s.attempts[i] = semaphore.NewWeighted(1), map[string][]attempt{}
 	}
-	s.seen.MaxEntries = maxSeen
+	s.cachedTallies.MaxEntries = maxCachedTallies
 }
 
 // tally contains the failed attempts of a counter and the end of its wait.
 type tally struct {
-	Failures int          `json:"failures"`
-	Until    time.Time    `json:"until,omitzero"`
-	Owners   []ownerTally `json:"owners,omitempty"` // latest owners
-	Tries    []try        `json:"tries,omitempty"`  // running attempts, if several gateways share the store
+	Failures  int          `json:"failures"`
+	WaitUntil time.Time    `json:"until,omitzero"`
+	Owners    []ownerTally `json:"owners,omitempty"` // latest owners
+	Attempts  []attempt    `json:"tries,omitempty"`  // running attempts, if several gateways share the store
 }
 
-// try is a running attempt of a gateway.
-type try struct {
-	ID    string    `json:"id"`
-	Until time.Time `json:"until"` // time after which its result is discarded
+// attempt is a running attempt of a gateway.
+type attempt struct {
+	ID        string    `json:"id"`
+	ExpiresAt time.Time `json:"until"` // time after which its result is discarded
 }
 
 // ownerTally is one owner's share of a tally.
@@ -311,40 +311,40 @@ type counter struct {
 	owner  string // owner with failures that a success resets; "" if none
 }
 
-// stripes is the number of groups of counters. Within a group, this process makes one change at a time.
-const stripes = 64
+// stripeCount is the number of groups of counters. Within a group, this process makes one change at a time.
+const stripeCount = 64
 
 // outcome is the outcome of an attempt.
 type outcome int
 
 const (
-	undecided outcome = iota // not made, or failed for a reason other than a wrong secret
-	succeeded
-	failed
+	outcomeUndecided outcome = iota // not made, or failed for a reason other than a wrong secret
+	outcomeSucceeded
+	outcomeFailed
 )
 
-func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
+func (t *tally) remainingWait(now time.Time) time.Duration { return max(0, t.WaitUntil.Sub(now)) }
 
-// count counts the outcome of an attempt.
-func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) {
+// countOutcome counts the outcome of an attempt.
+func (t *tally) countOutcome(c counter, o outcome, maxWait time.Duration, now time.Time) {
 	switch o {
-	case failed:
-		t.fail(c.owner, c.limit, most, now)
-	case succeeded:
-		t.forgive(c.owner)
+	case outcomeFailed:
+		t.countFailure(c.owner, c.limit, maxWait, now)
+	case outcomeSucceeded:
+		t.resetFailures(c.owner)
 	}
 }
 
-// fail counts a failure; the first limit failures are free.
-func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time) {
+// countFailure counts a failure; the first limit failures are free.
+func (t *tally) countFailure(owner string, limit int, maxWait time.Duration, now time.Time) {
 	t.Failures++
-	if over := t.Failures - limit; over >= 0 {
-		t.Until = now.Add(min(most, time.Second<<min(over, 20)))
+	if excess := t.Failures - limit; excess >= 0 {
+		t.WaitUntil = now.Add(min(maxWait, time.Second<<min(excess, 20)))
 	}
 	if owner == "" {
 		return
 	}
-	if i := t.owner(owner); i >= 0 {
+	if i := t.ownerIndex(owner); i >= 0 {
 		t.Owners[i].Failures++
 		return
 	}
@@ -352,9 +352,9 @@ func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time)
 	t.Owners = t.Owners[max(0, len(t.Owners)-maxOwners):]
 }
 
-// forgive resets an owner's failures and reports whether there were any.
-func (t *tally) forgive(owner string) bool {
-	i := t.owner(owner)
+// resetFailures resets an owner's failures and reports whether there were any.
+func (t *tally) resetFailures(owner string) bool {
+	i := t.ownerIndex(owner)
 	if i < 0 {
 		return false
 	}
@@ -363,36 +363,36 @@ func (t *tally) forgive(owner string) bool {
 	return true
 }
 
-func (t *tally) owner(owner string) int {
+func (t *tally) ownerIndex(owner string) int {
 	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
 }
 
-// end removes an attempt and reports whether it was present.
-func (t *tally) end(id string) bool {
-	before := len(t.Tries)
-	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return u.ID == id })
-	return len(t.Tries) < before
+// removeAttempt removes an attempt and reports whether it was present.
+func (t *tally) removeAttempt(id string) bool {
+	before := len(t.Attempts)
+	t.Attempts = slices.DeleteFunc(t.Attempts, func(u attempt) bool { return u.ID == id })
+	return len(t.Attempts) < before
 }
 
-// expire removes the attempts of crashed gateways.
-func (t *tally) expire(now time.Time) {
-	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
+// removeExpired removes the attempts of crashed gateways.
+func (t *tally) removeExpired(now time.Time) {
+	t.Attempts = slices.DeleteFunc(t.Attempts, func(u attempt) bool { return now.After(u.ExpiresAt) })
 }
 
-func (c counter) stripe() int { return int(c.bucket) % stripes }
+func (c counter) stripe() int { return int(c.bucket) % stripeCount }
 
-// counterBuckets is the number of counters per kind. Names and addresses share counters by hash,
+// countersPerKind is the number of counters per kind. Names and addresses share counters by hash,
 // whether or not the user exists: floods of names use no more space, and counting does not reveal
 // which names exist. Sharing a counter may cause an earlier wait. The hash is keyed, so that
 // attackers cannot choose an address that shares a hospital's counter.
-const counterBuckets = 1 << 14
+const countersPerKind = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
 	sum, err := l.Keys.MAC(ctx, kind+"\x00"+name)
 	if err != nil {
 		return counter{}, err
 	}
-	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
+	bucket := binary.BigEndian.Uint16(sum) % countersPerKind
 	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
 	if owner != "" {
 		sum, err = l.Keys.MAC(ctx, "owner\x00"+owner)
@@ -403,20 +403,20 @@ func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limi
 
 // Kinds of secrets that can be guessed.
 const (
-	Password = "password"
-	Code     = "code"
-	secret   = "secret" // a client secret or registration token
+	KindPassword = "password"
+	KindCode     = "code"
+	kindSecret   = "secret" // a client secret or registration token
 )
 
-// devicesLimit is the factor between the failures of one known browser and of all known browsers of
+// deviceLimitFactor is the factor between the failures of one known browser and of all known browsers of
 // an account, so that several cookies are worth little more than one.
-const devicesLimit = 2
+const deviceLimitFactor = 2
 
 // Counters returns the counters of an attempt, and whether the browser is known for the account. For a
 // known browser these are its own and the counter of all known browsers, otherwise the account's and
 // the address's. A success resets only the failures of the account (if none, of the name) in this
 // browser, because other accounts or spellings with the same counter may be the attacker's own.
-func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
+func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, isKnownDevice bool, err error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
 	owner := cmp.Or(account, name)
@@ -426,7 +426,7 @@ func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counter
 	}
 	if device != "" {
 		own, err1 := l.newCounter(ctx, kind+"-device", device+"\x00"+name, device+"\x00"+owner, l.Failures)
-		all, err2 := l.newCounter(ctx, kind+"-devices", name, device+"\x00"+owner, devicesLimit*l.Failures)
+		all, err2 := l.newCounter(ctx, kind+"-devices", name, device+"\x00"+owner, deviceLimitFactor*l.Failures)
 		return []counter{own, all}, true, errors.Join(err1, err2)
 	}
 	counted, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
@@ -434,11 +434,11 @@ func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counter
 	return []counter{counted, address}, false, errors.Join(err1, err2)
 }
 
-const maxName = 256 // significant bytes of a typed name
+const maxNameBytes = 256 // significant bytes of a typed name
 
 // CanonicalName returns the same text for all similar-looking spellings of a name, so that
 // spellings gain no further attempts. Sign-in itself compares names exactly.
 func CanonicalName(name string) string {
-	name = name[:min(len(name), maxName)]
+	name = name[:min(len(name), maxNameBytes)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
 }

@@ -22,13 +22,13 @@ import (
 
 // sharedStore is a remote store with a clock and delays, which counts steps.
 type sharedStore struct {
-	*storetest.Intercepted
+	*storetest.InterceptedStore
 	slow  func() time.Duration
 	steps atomic.Int32
 }
 
 func newSharedStore(slow func() time.Duration) *sharedStore {
-	return &sharedStore{Intercepted: storetest.NewIntercepted(nil), slow: slow}
+	return &sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil), slow: slow}
 }
 
 func (s *sharedStore) Now() time.Time { return time.Now() }
@@ -37,10 +37,10 @@ func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	s.steps.Add(1)
 	time.Sleep(s.slow())
 	defer func() { time.Sleep(s.slow()) }()
-	return s.Intercepted.Do(ctx, calls...)
+	return s.InterceptedStore.Do(ctx, calls...)
 }
 
-func atOnce() time.Duration { return 0 }
+func noDelay() time.Duration { return 0 }
 
 // gateways returns limiters with a shared store, one per gateway.
 func gateways(n int, s store.Store) []*Limiter {
@@ -55,13 +55,13 @@ func gateways(n int, s store.Store) []*Limiter {
 	return all
 }
 
-// personal returns the counters of a user at an address.
-func personal(name, address string) []counter {
+// userCounters returns the counters of a user at an address.
+func userCounters(name, address string) []counter {
 	bucket := func(text string) (n uint16) {
 		for _, c := range text {
 			n = 31*n + uint16(c)
 		}
-		return n % counterBuckets
+		return n % countersPerKind
 	}
 	return []counter{
 		{key: "lockout:password:" + name, bucket: bucket(name), limit: defaultFailures, owner: name},
@@ -71,8 +71,8 @@ func personal(name, address string) []counter {
 
 var errWrong = errors.New("wrong")
 
-// wrongly returns a slow check of a wrong password that counts its calls.
-func wrongly(made *atomic.Int32, takes time.Duration) func() error {
+// slowWrongPassword returns a slow check of a wrong password that counts its calls.
+func slowWrongPassword(made *atomic.Int32, takes time.Duration) func() error {
 	return func() error {
 		made.Add(1)
 		time.Sleep(takes)
@@ -92,7 +92,7 @@ func TestSharedTriesAtOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range 100 {
 					wg.Go(func() {
-						err := all[i%n].Attempt(t.Context(), personal("alice", fmt.Sprint(i)), errWrong, wrongly(&made, 10*time.Millisecond))
+						err := all[i%n].Attempt(t.Context(), userCounters("alice", fmt.Sprint(i)), errWrong, slowWrongPassword(&made, 10*time.Millisecond))
 						if _, refusal := errors.AsType[*WaitError](err); refusal {
 							refused.Add(1)
 						}
@@ -111,10 +111,10 @@ func TestSharedTriesAtOnce(t *testing.T) {
 func TestSharedTriesOfAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := gateways(3, newSharedStore(atOnce))
+		all := gateways(3, newSharedStore(noDelay))
 		var made atomic.Int32
 		for i := range 200 {
-			_ = all[i%3].Attempt(t.Context(), personal(fmt.Sprint(i), "192.0.2.1"), errWrong, wrongly(&made, 0))
+			_ = all[i%3].Attempt(t.Context(), userCounters(fmt.Sprint(i), "192.0.2.1"), errWrong, slowWrongPassword(&made, 0))
 		}
 		if made.Load() != 10*defaultFailures {
 			t.Errorf("%d were made", made.Load())
@@ -137,7 +137,7 @@ func TestSharedTriesOverTime(t *testing.T) {
 				pause := 100*time.Millisecond + time.Duration(random.IntN(50))*time.Millisecond
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						_ = all[i%n].Attempt(ctx, personal("alice", fmt.Sprint(i)), errWrong, wrongly(&count, time.Millisecond))
+						_ = all[i%n].Attempt(ctx, userCounters("alice", fmt.Sprint(i)), errWrong, slowWrongPassword(&count, time.Millisecond))
 						time.Sleep(pause)
 					}
 				})
@@ -179,7 +179,7 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 				wg.Go(func() {
 					time.Sleep(start)
 					want := map[bool]error{true: errWrong}[isWrong]
-					err := gateway.Attempt(t.Context(), personal("alice", fmt.Sprint(i)), errWrong, func() error {
+					err := gateway.Attempt(t.Context(), userCounters("alice", fmt.Sprint(i)), errWrong, func() error {
 						most.Store(max(most.Load(), running.Add(1)))
 						time.Sleep(takes)
 						running.Add(-1)
@@ -207,7 +207,7 @@ func TestSharedTriesWhenRight(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 60 {
 			wg.Go(func() {
-				err := all[i%3].Attempt(t.Context(), personal("alice", "192.0.2.1"), errWrong, func() error {
+				err := all[i%3].Attempt(t.Context(), userCounters("alice", "192.0.2.1"), errWrong, func() error {
 					time.Sleep(100 * time.Millisecond)
 					return nil
 				})
@@ -217,21 +217,21 @@ func TestSharedTriesWhenRight(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if held, err := all[0].read(t.Context(), personal("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
+		if held, err := all[0].loadTallies(t.Context(), userCounters("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
 			t.Errorf("left are %s, %v", held, err)
 		}
 	})
 }
 
 // The reservation of a crashed gateway lasts half a minute.
-func TestSharedTryOfGatewayThatDied(t *testing.T) {
+func TestSharedTryOfCrashedGateway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := gateways(2, newSharedStore(atOnce))
-		counters := personal("alice", "192.0.2.1")
+		all := gateways(2, newSharedStore(noDelay))
+		counters := userCounters("alice", "192.0.2.1")
 		var made atomic.Int32
 		for range defaultFailures - 1 {
-			_ = all[0].Attempt(t.Context(), counters, errWrong, wrongly(&made, 0))
+			_ = all[0].Attempt(t.Context(), counters, errWrong, slowWrongPassword(&made, 0))
 		}
 		if _, err := all[0].reserve(t.Context(), counters); err != nil { // a gateway that crashes after the reservation
 			t.Fatal(err)
@@ -240,7 +240,7 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 		if err := all[1].Attempt(t.Context(), counters, errWrong, func() error { return nil }); !errors.As(err, new(BusyError)) {
 			t.Errorf("while the last try is under way: %v", err)
 		}
-		time.Sleep(tryLifetime + clockDifference + time.Second - time.Since(begun))
+		time.Sleep(attemptLifetime + maxClockSkew + time.Second - time.Since(begun))
 		if err := all[1].Attempt(t.Context(), counters, errWrong, func() error { return nil }); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
@@ -248,13 +248,13 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 }
 
 // A gateway that was suspended during an attempt discards its result, because another attempt may have replaced it.
-func TestSharedTryThatTookTooLong(t *testing.T) {
+func TestSharedTryPastReservation(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errWrong} {
 		synctest.Test(t, func(t *testing.T) {
-			l := gateways(1, newSharedStore(atOnce))[0]
-			err := l.Attempt(t.Context(), personal("alice", "192.0.2.1"), errWrong, func() error {
-				time.Sleep(tryLifetime + time.Second)
+			l := gateways(1, newSharedStore(noDelay))[0]
+			err := l.Attempt(t.Context(), userCounters("alice", "192.0.2.1"), errWrong, func() error {
+				time.Sleep(attemptLifetime + time.Second)
 				return result
 			})
 			if !errors.As(err, new(BusyError)) {
@@ -267,7 +267,7 @@ func TestSharedTryThatTookTooLong(t *testing.T) {
 // An attempt takes two round trips, or three after a failure counted by another gateway. A client secret takes one.
 func TestSharedRoundTrips(t *testing.T) {
 	t.Parallel()
-	counters := personal("alice", "192.0.2.1")
+	counters := userCounters("alice", "192.0.2.1")
 	attempt := func(l *Limiter, result error) {
 		_ = l.Attempt(t.Context(), counters, errWrong, func() error { return result })
 	}
@@ -281,13 +281,13 @@ func TestSharedRoundTrips(t *testing.T) {
 		"right again":                   {func(all []*Limiter) { attempt(all[0], nil); attempt(all[1], nil) }, func(l *Limiter) { attempt(l, nil) }, 2},
 		"wrong":                         {nil, func(l *Limiter) { attempt(l, errWrong) }, 2},
 		"wrong, after another's wrong":  {func(all []*Limiter) { attempt(all[1], errWrong) }, func(l *Limiter) { attempt(l, errWrong) }, 4},
-		"a client's wrong secret":       {nil, func(l *Limiter) { _ = l.settle(t.Context(), counters, errWrong) }, 1},
-		"a client's right weak secret":  {nil, func(l *Limiter) { _ = l.settle(t.Context(), counters, nil) }, 1},
-		"one's right secret, forgiving": {func(all []*Limiter) { _ = all[1].settle(t.Context(), counters, errWrong) }, func(l *Limiter) { _ = l.settle(t.Context(), counters, nil) }, 2},
+		"a client's wrong secret":       {nil, func(l *Limiter) { _ = l.countAttempt(t.Context(), counters, errWrong) }, 1},
+		"a client's right weak secret":  {nil, func(l *Limiter) { _ = l.countAttempt(t.Context(), counters, nil) }, 1},
+		"one's right secret, forgiving": {func(all []*Limiter) { _ = all[1].countAttempt(t.Context(), counters, errWrong) }, func(l *Limiter) { _ = l.countAttempt(t.Context(), counters, nil) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSharedStore(atOnce)
+			s := newSharedStore(noDelay)
 			all := gateways(2, s)
 			if tt.before != nil {
 				tt.before(all)
@@ -304,15 +304,15 @@ func TestSharedRoundTrips(t *testing.T) {
 // Attempts that cannot be reserved are not made, and secrets that cannot be counted are not judged.
 func TestSharedTriesWithoutStore(t *testing.T) {
 	t.Parallel()
-	s := newSharedStore(atOnce)
+	s := newSharedStore(noDelay)
 	s.Before = func(string, string) error { return store.ErrUnavailable }
 	l := gateways(1, s)[0]
 	var made atomic.Int32
-	counters := personal("alice", "192.0.2.1")
-	if err := l.Attempt(t.Context(), counters, errWrong, wrongly(&made, 0)); !errors.Is(err, store.ErrUnavailable) || made.Load() != 0 {
+	counters := userCounters("alice", "192.0.2.1")
+	if err := l.Attempt(t.Context(), counters, errWrong, slowWrongPassword(&made, 0)); !errors.Is(err, store.ErrUnavailable) || made.Load() != 0 {
 		t.Errorf("%v, %d made", err, made.Load())
 	}
-	if err := l.settle(t.Context(), counters, errWrong); !errors.Is(err, store.ErrUnavailable) {
+	if err := l.countAttempt(t.Context(), counters, errWrong); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a secret: %v", err)
 	}
 }
@@ -322,7 +322,7 @@ func TestLocalTriesEndWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		down := false
-		l := gateways(1, storetest.NewIntercepted(func(string, string) error {
+		l := gateways(1, storetest.NewInterceptedStore(func(string, string) error {
 			if down {
 				return store.ErrUnavailable
 			}
@@ -330,13 +330,13 @@ func TestLocalTriesEndWithoutStore(t *testing.T) {
 		}))[0]
 		for range 2 * defaultFailures {
 			down = false
-			if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { down = true; return nil }); err != nil {
+			if err := l.Attempt(t.Context(), userCounters("a", "x"), errWrong, func() error { down = true; return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
 		down = false
 		began := time.Now()
-		if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return nil }); err != nil || time.Since(began) > 0 {
+		if err := l.Attempt(t.Context(), userCounters("a", "x"), errWrong, func() error { return nil }); err != nil || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -347,20 +347,20 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var other *Limiter
-		s := storetest.NewIntercepted(func(method, _ string) error {
+		s := storetest.NewInterceptedStore(func(method, _ string) error {
 			if method == "Get" || other == nil {
 				return nil
 			}
 			l := other // counts one failure between another limiter's read and write
 			other = nil
-			if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
+			if err := l.Attempt(t.Context(), userCounters("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
 				t.Errorf("the other server: %v", err)
 			}
 			return nil
 		})
 		both := gateways(2, s)
 		other = both[1]
-		if err := both[0].Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
+		if err := both[0].Attempt(t.Context(), userCounters("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
 			t.Errorf("%v", err)
 		}
 		stored, err := store.GetJSON[struct {
@@ -373,7 +373,7 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 }
 
 // Names and addresses share counters unpredictably, so that attackers cannot choose an address with a victim's counter.
-func TestCountersCannotBeForeseen(t *testing.T) {
+func TestCountersAreUnpredictable(t *testing.T) {
 	t.Parallel()
 	limiter := func(storage keyring.Storage) *Limiter {
 		return &Limiter{Keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
@@ -405,7 +405,7 @@ func TestCountersCannotBeForeseen(t *testing.T) {
 func TestCanonicalNameIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ﷺ", 20_000) // each expands to 18 characters
-	if got := CanonicalName(long); len(got) > 20*maxName {
+	if got := CanonicalName(long); len(got) > 20*maxNameBytes {
 		t.Errorf("%d bytes", len(got))
 	}
 }
@@ -415,7 +415,7 @@ func TestTallyForgives(t *testing.T) {
 	t.Parallel()
 	fails := func(owners ...string) (t tally) {
 		for _, owner := range owners {
-			t.fail(owner, 100, time.Minute, time.Now())
+			t.countFailure(owner, 100, time.Minute, time.Now())
 		}
 		return t
 	}
@@ -436,8 +436,8 @@ func TestTallyForgives(t *testing.T) {
 		{"none", fails(), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.tally.forgive("alice")
-			if tt.tally.forgive("alice") {
+			tt.tally.resetFailures("alice")
+			if tt.tally.resetFailures("alice") {
 				t.Error("forgiven twice")
 			}
 			if tt.tally.Failures != tt.want || len(tt.tally.Owners) > maxOwners {
@@ -455,8 +455,8 @@ func TestFloodOfNamesIsBounded(t *testing.T) {
 	if err := l.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 * counterBuckets / 2 {
-		c, err := l.newCounter(t.Context(), Password, fmt.Sprint(i), "", l.Failures)
+	for i := range 3 * countersPerKind / 2 {
+		c, err := l.newCounter(t.Context(), KindPassword, fmt.Sprint(i), "", l.Failures)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,7 +466,7 @@ func TestFloodOfNamesIsBounded(t *testing.T) {
 		}
 	}
 	keys, err := counts.List(t.Context(), "lockout:")
-	if err != nil || len(keys) > counterBuckets || len(keys) < counterBuckets/2 {
+	if err != nil || len(keys) > countersPerKind || len(keys) < countersPerKind/2 {
 		t.Errorf("%d entries, %v", len(keys), err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
-// maxName limits a site's name, so that it fits on a small phone.
-const maxName = 80
+// maxNameLength limits a site's name, so that it fits on a small phone.
+const maxNameLength = 80
 
 // Branding adapts the pages to a site.
 type Branding struct {
@@ -49,8 +49,8 @@ func CheckName(name string) error {
 		return errors.New("the name must be text without control characters")
 	case strings.TrimSpace(name) == "":
 		return errors.New("the name is empty")
-	case utf8.RuneCountInString(name) > maxName:
-		return fmt.Errorf("the name is longer than %d characters", maxName)
+	case utf8.RuneCountInString(name) > maxNameLength:
+		return fmt.Errorf("the name is longer than %d characters", maxNameLength)
 	}
 	return nil
 }
@@ -67,15 +67,15 @@ func (b *Branding) style() template.CSS {
 	style := readFile("style.css")
 	if b.Color != "" {
 		brand, _ := parseColor(b.Color) // already validated
-		style += fmt.Sprintf(":root { %s }\n@media (prefers-color-scheme: dark) { :root { %s } }\n", brand.palette(light), brand.palette(dark))
+		style += fmt.Sprintf(":root { %s }\n@media (prefers-color-scheme: dark) { :root { %s } }\n", brand.palette(lightBackground), brand.palette(darkBackground))
 	}
 	return template.CSS(style)
 }
 
-// MaxLogo is the maximum size of a logo in bytes.
-const MaxLogo = 256 << 10
+// MaxLogoSize is the maximum size of a logo in bytes.
+const MaxLogoSize = 256 << 10
 
-var errNoLogo = errors.New("not a PNG, SVG or WebP image")
+var errUnsupportedLogo = errors.New("not a PNG, SVG or WebP image")
 
 // Logo is a site's logo.
 type Logo struct {
@@ -86,8 +86,8 @@ type Logo struct {
 
 // NewLogo detects the type of an image from its contents.
 func NewLogo(image []byte) (*Logo, error) {
-	if len(image) > MaxLogo {
-		return nil, fmt.Errorf("larger than %d KiB", MaxLogo>>10)
+	if len(image) > MaxLogoSize {
+		return nil, fmt.Errorf("larger than %d KiB", MaxLogoSize>>10)
 	}
 	l := &Logo{image: image, contentType: http.DetectContentType(image)}
 	switch l.contentType {
@@ -119,7 +119,7 @@ func checkSVG(image []byte) error {
 		case err != nil && isSVG:
 			return fmt.Errorf("an SVG image that cannot be read: %w", err)
 		case err != nil:
-			return errNoLogo
+			return errUnsupportedLogo
 		}
 		if start, ok := token.(xml.StartElement); ok && root.Local == "" {
 			root = start.Name
@@ -127,8 +127,8 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// address returns the URL of the logo, which differs for each image so that browsers can cache it.
-func (l *Logo) address() string {
+// url returns the URL of the logo, which differs for each image so that browsers can cache it.
+func (l *Logo) url() string {
 	if l == nil {
 		return ""
 	}
@@ -160,8 +160,8 @@ var (
 	white, black = color{1, 1, 1}, color{}
 
 	// Backgrounds of the light and dark schemes: the background in style.css with the lower contrast.
-	light = color{0xf2 / 255., 0xf5 / 255., 0xf7 / 255.}
-	dark  = color{0x18 / 255., 0x23 / 255., 0x2b / 255.}
+	lightBackground = color{0xf2 / 255., 0xf5 / 255., 0xf7 / 255.}
+	darkBackground  = color{0x18 / 255., 0x23 / 255., 0x2b / 255.}
 )
 
 // parseColor parses three bytes in hexadecimal, with an optional #, which starts a comment in an
@@ -185,24 +185,24 @@ func (c color) String() string {
 // palette returns a scheme's variables for a site's color: buttons unchanged if visible, and links in a readable shade.
 func (c color) palette(background color) string {
 	button := c.shade(background, shapeContrast)
-	return fmt.Sprintf("--accent: %s; --button: %s; --on-button: %s;", c.shade(background, textContrast), button, button.readable())
+	return fmt.Sprintf("--accent: %s; --button: %s; --on-button: %s;", c.shade(background, textContrast), button, button.contrastColor())
 }
 
 // shade mixes the color with as much black or white as necessary for the contrast.
 func (c color) shade(background color, contrast float64) color {
-	toward := black
-	if background == dark {
-		toward = white
+	target := black
+	if background == darkBackground {
+		target = white
 	}
 	shade := c
-	for part := 0.; shade.rounded().contrast(background) < contrast && part <= 1; part += 1. / 64 {
-		shade = c.mix(toward, part)
+	for part := 0.; shade.round().contrast(background) < contrast && part <= 1; part += 1. / 64 {
+		shade = c.mix(target, part)
 	}
-	return shade.rounded()
+	return shade.round()
 }
 
-// readable returns white or black, whichever has sufficient contrast on the color. One of them always has.
-func (c color) readable() color {
+// contrastColor returns white or black, whichever has sufficient contrast on the color. One of them always has.
+func (c color) contrastColor() color {
 	if c.contrast(white) >= textContrast {
 		return white
 	}
@@ -216,8 +216,8 @@ func (c color) mix(other color, part float64) (mixed color) {
 	return mixed
 }
 
-// rounded rounds the color to the precision of style sheets.
-func (c color) rounded() (rounded color) {
+// round rounds the color to the precision of style sheets.
+func (c color) round() (rounded color) {
 	for i := range c {
 		rounded[i] = math.Round(c[i]*255) / 255
 	}

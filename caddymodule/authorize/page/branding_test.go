@@ -33,11 +33,11 @@ func TestNewLogo(t *testing.T) {
 		{"SVG after a declaration", `<?xml version="1.0" encoding="UTF-8"?><!-- x -->` + svg, "image/svg+xml", ""},
 		{"PNG cut off", string(pixel[:12]), "", "cannot be read"},
 		{"SVG cut off", svg[:60], "", "cannot be read"},
-		{"SVG without a namespace", `<svg/>`, "", errNoLogo.Error()},
-		{"page", `<!doctype html><title>x</title>`, "", errNoLogo.Error()},
-		{"GIF", "GIF89a", "", errNoLogo.Error()},
-		{"nothing", "", "", errNoLogo.Error()},
-		{"large", strings.Repeat(" ", MaxLogo+1), "", "256 KiB"},
+		{"SVG without a namespace", `<svg/>`, "", errUnsupportedLogo.Error()},
+		{"page", `<!doctype html><title>x</title>`, "", errUnsupportedLogo.Error()},
+		{"GIF", "GIF89a", "", errUnsupportedLogo.Error()},
+		{"nothing", "", "", errUnsupportedLogo.Error()},
+		{"large", strings.Repeat(" ", MaxLogoSize+1), "", "256 KiB"},
 	}
 	for _, tt := range tests {
 		logo, err := NewLogo([]byte(tt.image))
@@ -59,7 +59,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for address, cached := range map[string]bool{logo.address(): true, "/oauth2/logo": false} {
+	for address, cached := range map[string]bool{logo.url(): true, "/oauth2/logo": false} {
 		w := httptest.NewRecorder()
 		logo.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
 		h := w.Header()
@@ -70,7 +70,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	newSite(t, Branding{Logo: logo}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: Message{Title: T("A"), Text: T("B")}})
-	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.address()+`" alt="">`) || strings.Contains(body, "<svg") ||
+	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.url()+`" alt="">`) || strings.Contains(body, "<svg") ||
 		!strings.Contains(w.Header().Get("Content-Security-Policy"), "; img-src 'self';") {
 		t.Errorf("%v %s", w.Header(), body)
 	}
@@ -78,8 +78,8 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 
 func TestName(t *testing.T) {
 	t.Parallel()
-	r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
-	if body := read(t, r); !strings.Contains(body, "<title>Sign out · sign-in.example</title>") || strings.Contains(body, "<img") {
+	r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
+	if body := readBody(t, r); !strings.Contains(body, "<title>Sign out · sign-in.example</title>") || strings.Contains(body, "<img") {
 		t.Error(body)
 	}
 	w := httptest.NewRecorder()
@@ -109,13 +109,13 @@ func TestContrast(t *testing.T) {
 	for pair, want := range map[[2]string]float64{
 		{"#000000", "#ffffff"}: 21, {"#767676", "#ffffff"}: 4.54, {"#ffffff", "#777777"}: 4.48, {"#ff0000", "#ffffff"}: 4.00,
 	} {
-		if got := parsed(t, pair[0]).contrast(parsed(t, pair[1])); math.Abs(got-want) > 0.005 {
+		if got := mustParseColor(t, pair[0]).contrast(mustParseColor(t, pair[1])); math.Abs(got-want) > 0.005 {
 			t.Errorf("%v: %.3f, want %.2f", pair, got, want)
 		}
 	}
 }
 
-func parsed(t *testing.T, text string) color {
+func mustParseColor(t *testing.T, text string) color {
 	t.Helper()
 	c, err := parseColor(text)
 	if err != nil {
@@ -125,21 +125,21 @@ func parsed(t *testing.T, text string) color {
 }
 
 // With every site color, links and buttons are readable in both schemes.
-func TestEveryColorCanBeRead(t *testing.T) {
+func TestEveryColorIsReadable(t *testing.T) {
 	t.Parallel()
 	values := regexp.MustCompile(`--accent: (#\w{6}); --button: (#\w{6}); --on-button: (#\w{6});`)
 	channels := []float64{0, 0.2, 0.4, 0.5, 0.6, 0.8, 1}
-	for _, background := range []color{light, white, dark, parsed(t, "0f171d")} {
-		derivedFor := light
+	for _, background := range []color{lightBackground, white, darkBackground, mustParseColor(t, "0f171d")} {
+		derivedFor := lightBackground
 		if background.luminance() < 0.5 {
-			derivedFor = dark
+			derivedFor = darkBackground
 		}
 		for _, r := range channels {
 			for _, g := range channels {
 				for _, b := range channels {
-					c := color{r, g, b}.rounded()
+					c := color{r, g, b}.round()
 					m := values.FindStringSubmatch(c.palette(derivedFor))
-					accent, button, text := parsed(t, m[1]), parsed(t, m[2]), parsed(t, m[3])
+					accent, button, text := mustParseColor(t, m[1]), mustParseColor(t, m[2]), mustParseColor(t, m[3])
 					if accent.contrast(background) < 4.5 || button.contrast(background) < 3 || text.contrast(button) < 4.5 {
 						t.Fatalf("%s on %s: %s", c, background, m[0])
 					}
@@ -152,7 +152,7 @@ func TestEveryColorCanBeRead(t *testing.T) {
 // A color with sufficient contrast is unchanged.
 func TestColorIsKept(t *testing.T) {
 	t.Parallel()
-	if got := parsed(t, "#0b5c8a").palette(light); got != "--accent: #0b5c8a; --button: #0b5c8a; --on-button: #ffffff;" {
+	if got := mustParseColor(t, "#0b5c8a").palette(lightBackground); got != "--accent: #0b5c8a; --button: #0b5c8a; --on-button: #ffffff;" {
 		t.Error(got)
 	}
 	style := string((&Branding{Color: "ffe000"}).style())
@@ -164,7 +164,7 @@ func TestColorIsKept(t *testing.T) {
 func TestBackgroundsAreThoseOfTheStyle(t *testing.T) {
 	t.Parallel()
 	style := readFile("style.css")
-	for _, want := range []string{"--page: " + light.String(), "--card: " + dark.String()} {
+	for _, want := range []string{"--page: " + lightBackground.String(), "--card: " + darkBackground.String()} {
 		if !strings.Contains(style, want) {
 			t.Errorf("no %s", want)
 		}

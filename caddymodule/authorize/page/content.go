@@ -11,23 +11,23 @@ import (
 
 // SignIn is the data of templates/signin.html.
 type SignIn struct {
-	Client   string        // client's title
-	Links    AppLinks      // links registered by the client
-	Request  string        // sealed request
-	Username string        // last input, or login_hint
-	Problem  SignInProblem // problem with the last attempt
-	Local    bool          // whether the password sign-in is available
-	Passkey  *Passkey      // passkey challenge; nil without passkeys
-	ByEmail  bool          // whether entering an e-mail address may redirect to a provider
-	Ways     []SignInWay   // identity providers
+	Client         string         // client's title
+	Links          AppLinks       // links registered by the client
+	Request        string         // sealed request
+	Username       string         // last input, or login_hint
+	Problem        SignInProblem  // problem with the last attempt
+	OffersPassword bool           // whether the password sign-in is available
+	Passkey        *Passkey       // passkey challenge; nil without passkeys
+	AcceptsEmail   bool           // whether entering an e-mail address may redirect to a provider
+	Providers      []ProviderLink // identity providers
 }
 
 // SignInProblem is the reason for showing the sign-in page again. Each field may be zero.
 type SignInProblem struct {
-	Wrong bool          // whether the last attempt failed
-	Wait  time.Duration // time until the next attempt
-	Down  string        // name of the unreachable provider
-	Busy  time.Duration // time until the next attempt after too many concurrent attempts
+	Failed       bool          // whether the last attempt failed
+	Wait         time.Duration // time until the next attempt
+	ProviderDown string        // name of the unreachable provider
+	BusyWait     time.Duration // time until the next attempt after too many concurrent attempts
 
 	Passkey bool // whether the passkey was rejected
 }
@@ -41,23 +41,23 @@ type Passkey struct {
 // Any reports whether any field is set.
 func (p SignInProblem) Any() bool { return p != SignInProblem{} }
 
-// SignInWay is a link to an identity provider.
-type SignInWay struct {
+// ProviderLink is a link to an identity provider.
+type ProviderLink struct {
 	Name    string // name of the provider
 	Address string // target of the link
 }
 
 // SecondFactor is the data of templates/secondfactor.html.
 type SecondFactor struct {
-	Client string        // client's title
-	Factor string        // sealed pending sign-in
-	Wrong  bool          // whether the last code was wrong
-	Wait   time.Duration // time until the next attempt
+	Client    string        // client's title
+	Pending   string        // sealed pending sign-in
+	WrongCode bool          // whether the last code was wrong
+	Wait      time.Duration // time until the next attempt
 
-	Code          bool     // whether codes are accepted
-	App, Recovery bool     // kinds of available codes
-	Passkey       *Passkey // passkey challenge; nil without passkeys
-	WrongPasskey  bool     // whether the passkey was rejected
+	AcceptsCode              bool     // whether codes are accepted
+	HasApp, HasRecoveryCodes bool     // kinds of available codes
+	Passkey                  *Passkey // passkey challenge; nil without passkeys
+	WrongPasskey             bool     // whether the passkey was rejected
 }
 
 // SelectAccount is the data of templates/selectaccount.html.
@@ -75,11 +75,11 @@ type Person struct {
 
 // SignInRejected is the data of templates/refused.html.
 type SignInRejected struct {
-	Client   string // client's title; "" for a page of the gateway
-	Refused  string // sealed sign-in
-	Person   Person // rejected person
-	Provider string // identity provider of the person
-	SignsOut bool   // whether the provider supports logout
+	Client         string // client's title; "" for a page of the gateway
+	SealedSignIn   string // sealed sign-in
+	Person         Person // rejected person
+	Provider       string // identity provider of the person
+	SupportsLogout bool   // whether the provider supports logout
 }
 
 // SignOut is the data of templates/signout.html.
@@ -146,98 +146,98 @@ func (a AppLinks) Images() string {
 
 // Account is the data of templates/account.html, the account page.
 type Account struct {
-	Request  string           // sealed request
-	Person   Person           // the user
-	Done     *Text            // confirmation of the last action; nil if none
-	Apps     []AccountApp     // apps with access
-	Sessions []AccountSession // sessions
-	Factors  AccountFactors   // second factors
+	Request      string           // sealed request
+	Person       Person           // the user
+	Confirmation *Text            // confirmation of the last action; nil if none
+	Apps         []AccountApp     // apps with access
+	Sessions     []AccountSession // sessions
+	Factors      AccountFactors   // second factors
 }
 
 // AccountApp is an app with access.
 type AccountApp struct {
-	ID    string  // client_id
-	Name  string  // client's title
-	Since *Text   // start of access
-	Used  *Text   // last use; nil if unknown
-	Keeps *Text   // end of access
-	Scope []*Text // accessible data
+	ID        string  // client_id
+	Name      string  // client's title
+	Since     *Text   // start of access
+	LastUsed  *Text   // last use; nil if unknown
+	AccessEnd *Text   // end of access
+	Scope     []*Text // accessible data
 
 	Records []AccountRecords // patients whose records are accessible
 }
 
 // AccountRecords describes an app's access to one patient's records.
 type AccountRecords struct {
-	Whose *Text  // owner in words
+	Owner *Text  // owner in words
 	Since *Text  // start of access
 	Until string // expiry date; "" for the end of the session
 }
 
 // AccountSession is a session of the user.
 type AccountSession struct {
-	ID      string // sid
-	Device  *Text  // browser and operating system
-	Since   *Text  // time of the sign-in
-	By      string // identity provider, or ""
-	Network string // network of the IP address
-	Current bool   // whether this is the current session
+	ID        string // sid
+	Device    *Text  // browser and operating system
+	Since     *Text  // time of the sign-in
+	Provider  string // identity provider, or ""
+	Network   string // network of the IP address
+	IsCurrent bool   // whether this is the current session
 }
 
 // AccountFactors are a user's second factors.
 type AccountFactors struct {
-	Local      bool             // whether the gateway manages the user's factors
-	Provider   string           // where the user signs in otherwise; "" if unknown
-	Configured bool             // authenticator app from the configuration, which the user cannot remove
-	App        *Text            // enrollment time of an authenticator app; nil if none
-	Recovery   int              // number of remaining recovery codes
-	Any        bool             // whether any factor is enrolled
-	CanPasskey bool             // whether this site supports passkeys
-	Passkeys   []AccountPasskey // oldest first
+	ManagedHere      bool             // whether the gateway manages the user's factors
+	Provider         string           // where the user signs in otherwise; "" if unknown
+	AppConfigured    bool             // authenticator app from the configuration, which the user cannot remove
+	App              *Text            // enrollment time of an authenticator app; nil if none
+	RecoveryCodes    int              // number of remaining recovery codes
+	HasAny           bool             // whether any factor is enrolled
+	SupportsPasskeys bool             // whether this site supports passkeys
+	Passkeys         []AccountPasskey // oldest first
 }
 
 // AccountPasskey is a passkey.
 type AccountPasskey struct {
-	ID    string // credential id
-	Name  string // name chosen by the user
-	Added *Text  // enrollment time
-	Used  *Text  // last use; nil for never
+	ID       string // credential id
+	Name     string // name chosen by the user
+	Enrolled *Text  // enrollment time
+	LastUsed *Text  // last use; nil for never
 }
 
 // AppSetup is the data of templates/appsetup.html for enrolling an authenticator app.
 type AppSetup struct {
-	Request string        // sealed request
-	Setup   string        // sealed new key
-	QR      template.URL  // QR code of the key
-	Secret  string        // key as text
-	Wrong   bool          // whether the last code was wrong
-	Wait    time.Duration // time until the next attempt
+	Request   string        // sealed request
+	SealedKey string        // sealed new key
+	QR        template.URL  // QR code of the key
+	Secret    string        // key as text
+	WrongCode bool          // whether the last code was wrong
+	Wait      time.Duration // time until the next attempt
 }
 
 // PasskeySetup is the data of templates/passkeysetup.html.
 type PasskeySetup struct {
-	Request string   // sealed request
-	Name    string   // suggested name
-	Passkey *Passkey // challenge
-	Wrong   bool     // whether the last answer was rejected
+	Request  string   // sealed request
+	Name     string   // suggested name
+	Passkey  *Passkey // challenge
+	Rejected bool     // whether the last answer was rejected
 }
 
 // RecoveryCodes is the data of templates/recoverycodes.html, shown once.
 type RecoveryCodes struct {
-	Codes []string // codes in order of creation
-	Done  *Text    // confirmation of the action
+	Codes        []string // codes in order of creation
+	Confirmation *Text    // confirmation of the action
 }
 
 // Consent is the data of templates/consent.html.
 type Consent struct {
-	Client  string         // client's title
-	Links   AppLinks       // links registered by the client
-	Request string         // sealed request
-	To      string         // host of the redirect URI
-	Person  Person         // user
-	Unknown bool           // whether the client registered itself
-	Patient ConsentPatient // patient of the launch context
-	Fixed   []*Text        // items that cannot be unticked
-	Groups  []ConsentGroup // items that can be unticked
+	Client         string         // client's title
+	Links          AppLinks       // links registered by the client
+	Request        string         // sealed request
+	RedirectHost   string         // host of the redirect URI
+	Person         Person         // user
+	SelfRegistered bool           // whether the client registered itself
+	Patient        ConsentPatient // patient of the launch context
+	RequiredItems  []*Text        // items that cannot be unticked
+	Groups         []ConsentGroup // items that can be unticked
 }
 
 // ConsentPatient is the patient of the launch context; zero without a patient, or for the user's own record.
@@ -255,14 +255,14 @@ type ConsentGroup struct {
 
 // ConsentItem is a checkbox with checkboxes for its parts.
 type ConsentItem struct {
-	Name        string        // name of the form field
-	Text        *Text         // permission
-	Detail      *Text         // possible actions; may be nil
-	Ticked      bool          // initial state
-	Limited     bool          // whether any part is unticked
-	Permissions []ConsentItem // parts by read and write access
-	Parts       []ConsentItem // parts by kind of data
-	Times       []ConsentTime // selectable lifetimes
+	Name         string        // name of the form field
+	Text         *Text         // permission
+	Detail       *Text         // possible actions; may be nil
+	Ticked       bool          // initial state
+	PartlyTicked bool          // whether any part is unticked
+	Permissions  []ConsentItem // parts by read and write access
+	Parts        []ConsentItem // parts by kind of data
+	Times        []ConsentTime // selectable lifetimes
 }
 
 // ConsentTime is a selectable lifetime.
@@ -282,7 +282,7 @@ type SelectPatient struct {
 	BirthDate  string        // search input
 	Identifier string        // search input
 	Patients   []Patient     // patients to choose from
-	More       bool          // whether further patients match
+	HasMore    bool          // whether further patients match
 }
 
 // Patient is a patient to choose. All fields but ID may be "".
@@ -302,7 +302,7 @@ type SelectEncounter struct {
 	Problem    ChoiceProblem // problem with the choice or the list
 	Patient    string        // patient's name; may be ""
 	Encounters []Encounter   // encounters to choose from, latest first
-	More       bool          // whether earlier encounters exist
+	HasMore    bool          // whether earlier encounters exist
 }
 
 // Encounter is an encounter to choose. All fields but ID may be "".
@@ -315,8 +315,8 @@ type Encounter struct {
 
 // ChoiceProblem is the reason for showing a selection page again, or zero.
 type ChoiceProblem struct {
-	Unseen bool // whether the choice is not permitted
-	Down   bool // whether the FHIR server is unreachable
+	NotPermitted bool // whether the choice is not permitted
+	ServerDown   bool // whether the FHIR server is unreachable
 }
 
 // Gender returns the label of a FHIR AdministrativeGender code; nil for unknown.

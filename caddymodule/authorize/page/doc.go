@@ -20,7 +20,7 @@
 // Every text in a template is an argument of t: an English text and the values of its verbs,
 // each a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds") or the
 // result of strong or date. Counts use {{n "%d app" "%d apps" .Count}}. A text created in Go
-// ([T], [Plural], [And]) is {{t .Text}}; sentence capitalizes its first letter. The argument of T
+// ([T], [Plural], [JoinWithAnd]) is {{t .Text}}; sentence capitalizes its first letter. The argument of T
 // is always a literal, because a test collects the texts. The test fails for a text missing from
 // texts.json in any language, for an unused text, and for different verbs; %[2]s refers to an
 // argument by position. Plurals are lists of forms, e.g. ["%d App", "%d Apps"]. Translations

@@ -20,11 +20,11 @@ import (
 
 // Site shows the pages of an issuer.
 type Site struct {
-	name   string
-	logo   *Logo
-	style  template.CSS
-	smart  *SMARTStyle
-	logger *slog.Logger
+	name       string
+	logo       *Logo
+	style      template.CSS
+	smartStyle *SMARTStyle
+	logger     *slog.Logger
 }
 
 // New returns the site of an issuer, or an error for invalid branding.
@@ -37,7 +37,7 @@ func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 		return nil, fmt.Errorf("branding: %w", err)
 	}
 	name := cmp.Or(branding.Name, strings.TrimPrefix(issuer, "https://"))
-	return &Site{name: name, logo: branding.Logo, style: branding.style(), smart: smart, logger: logger}, nil
+	return &Site{name: name, logo: branding.Logo, style: branding.style(), smartStyle: smart, logger: logger}, nil
 }
 
 // Name returns the site's name; default: its host.
@@ -47,7 +47,7 @@ func (s *Site) Name() string { return s.name }
 func (s *Site) Logo() *Logo { return s.logo }
 
 // SMARTStyle returns the style of the pages for apps.
-func (s *Site) SMARTStyle() *SMARTStyle { return s.smart }
+func (s *Site) SMARTStyle() *SMARTStyle { return s.smartStyle }
 
 // View is a page to show.
 type View struct {
@@ -82,7 +82,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("Content-Security-Policy", v.Policy.header(string(s.style), script))
 	l := languageOf(r, v.Locales)
 	var body bytes.Buffer
-	shown := layout{l.tag.String(), s.name, s.logo.address(), s.style, template.JS(script), v.Data}
+	shown := layout{l.tag.String(), s.name, s.logo.url(), s.style, template.JS(script), v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong.", http.StatusServiceUnavailable)
@@ -111,12 +111,12 @@ type Policy struct {
 	Connect    string // connections of scripts, e.g. "'self'"; default: none
 }
 
-// ancestor matches the origin of a framing page: CSP 3 §2.3.1 without wildcards.
-var ancestor = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
+// originPattern matches the origin of a framing page: CSP 3 §2.3.1 without wildcards.
+var originPattern = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
 
 // CheckAncestor returns an error for an invalid origin of a framing page.
 func CheckAncestor(origin string) error {
-	if !ancestor.MatchString(origin) {
+	if !originPattern.MatchString(origin) {
 		return fmt.Errorf("frame_ancestors: %q is no origin such as https://ehr.example.org: https, in lower case, with nothing after host and port", origin)
 	}
 	return nil
@@ -151,10 +151,10 @@ func hashSource(text string) string {
 // to an identity provider, and on to any https URL. Plain http is limited to loopback and listed. A
 // policy can express neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
 func FormAction(addresses ...string) string {
-	allowed, leadsOut := "", false
+	allowed, isExternal := "", false
 	for _, address := range addresses {
 		u, err := url.Parse(address)
-		leadsOut = leadsOut || err != nil || u.Scheme != ""
+		isExternal = isExternal || err != nil || u.Scheme != ""
 		switch {
 		case err != nil || u.Scheme == "https" || u.Scheme == "":
 		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
@@ -163,7 +163,7 @@ func FormAction(addresses ...string) string {
 			allowed += " " + u.Scheme + ":"
 		}
 	}
-	if leadsOut {
+	if isExternal {
 		allowed = " https:" + allowed
 	}
 	return "'self'" + allowed
@@ -191,7 +191,7 @@ type smartStyle struct {
 	HeadingFont   string `json:"font_family_heading"`
 }
 
-const fonts = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+const fontFamilies = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 // newSMARTStyle uses the branding, with defaults from style.css.
 func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
@@ -200,9 +200,9 @@ func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 		return nil, err
 	}
 	body, err := json.Marshal(smartStyle{
-		Background: "#f2f5f7", Error: "#a3140a", Highlight: accent.shade(light, textContrast).String(),
+		Background: "#f2f5f7", Error: "#a3140a", Highlight: accent.shade(lightBackground, textContrast).String(),
 		ModalBackdrop: "#14212b", Success: "#1b6e3c", Text: "#14212b",
-		BorderRadius: "8px", FontSize: "16px", SpacingSize: "20px", BodyFont: fonts, HeadingFont: fonts,
+		BorderRadius: "8px", FontSize: "16px", SpacingSize: "20px", BodyFont: fontFamilies, HeadingFont: fontFamilies,
 	})
 	sum := sha256.Sum256(body)
 	return &SMARTStyle{issuer, base64.RawURLEncoding.EncodeToString(sum[:6]), body}, err

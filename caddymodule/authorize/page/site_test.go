@@ -18,14 +18,14 @@ func newSite(t *testing.T, b Branding) *Site {
 	return site
 }
 
-func showing(t *testing.T, r *http.Request, v View) *http.Response {
+func showView(t *testing.T, r *http.Request, v View) *http.Response {
 	t.Helper()
 	w := httptest.NewRecorder()
 	newSite(t, Branding{}).Show(w, r, v)
 	return w.Result()
 }
 
-func read(t *testing.T, r *http.Response) string {
+func readBody(t *testing.T, r *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -36,7 +36,7 @@ func read(t *testing.T, r *http.Response) string {
 
 func TestShowSetsHeaders(t *testing.T) {
 	t.Parallel()
-	r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{
+	r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{
 		Template: "formpost", Status: http.StatusTeapot, Script: "submit", Data: FormPost{Client: "App", Address: "https://app.example/cb"},
 		Policy: Policy{FormAction: "https://app.example", Images: "data:", Connect: "'self'"},
 	})
@@ -61,17 +61,17 @@ func TestShowSetsHeaders(t *testing.T) {
 
 func TestShowWithoutTemplate(t *testing.T) {
 	t.Parallel()
-	if r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: 1}); r.StatusCode != http.StatusServiceUnavailable {
+	if r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: 1}); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
 
 // Record numbers are not broken at hyphens, and are escaped.
-func TestRecordNumbersAreWhole(t *testing.T) {
+func TestRecordNumbersDoNotWrap(t *testing.T) {
 	t.Parallel()
 	patient := Patient{Name: "Ada", Identifier: "MRN-<1>"}
 	view := View{Template: "selectpatient", Data: SelectPatient{Patients: []Patient{patient}}}
-	text := read(t, showing(t, httptest.NewRequest(http.MethodGet, "/", nil), view))
+	text := readBody(t, showView(t, httptest.NewRequest(http.MethodGet, "/", nil), view))
 	if !strings.Contains(text, `record number <span class="whole">MRN-&lt;1&gt;</span>`) {
 		t.Error(text)
 	}

@@ -45,8 +45,8 @@ func parseTemplates(l *translation) map[string]*template.Template {
 func (l *translation) functions() template.FuncMap {
 	return template.FuncMap{
 		"t": func(text any, args ...any) any {
-			if made, ok := text.(*Text); ok {
-				return l.translate(made)
+			if translated, ok := text.(*Text); ok {
+				return l.translate(translated)
 			}
 			return l.translate(&Text{format: text.(string), args: args})
 		},
@@ -55,13 +55,13 @@ func (l *translation) functions() template.FuncMap {
 		},
 		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
 		"strong":   strong,
-		"whole":    whole,
+		"whole":    noBreak,
 		"date":     l.date,
 	}
 }
 
-// whole marks text that people compare or copy, e.g. a record number or date, as unbreakable if it fits on a line.
-func whole(text string) template.HTML {
+// noBreak marks text that people compare or copy, e.g. a record number or date, as unbreakable if it fits on a line.
+func noBreak(text string) template.HTML {
 	return template.HTML(`<span class="whole">` + template.HTMLEscapeString(text) + "</span>")
 }
 

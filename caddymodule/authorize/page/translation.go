@@ -23,18 +23,18 @@ import (
 // translation contains a language and its texts by their English text; plurals by the English plural form.
 type translation struct {
 	tag   language.Tag
-	texts map[string]forms
+	texts map[string]pluralForms
 }
 
-// forms are the forms of a text: one, or singular and plural.
-type forms []string
+// pluralForms are the forms of a text: one, or singular and plural.
+type pluralForms []string
 
 // UnmarshalJSON decodes a string or a list.
-func (f *forms) UnmarshalJSON(data []byte) error {
+func (f *pluralForms) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte("[")) {
 		return json.Unmarshal(data, (*[]string)(f))
 	}
-	*f = forms{""}
+	*f = pluralForms{""}
 	return json.Unmarshal(data, &(*f)[0])
 }
 
@@ -49,20 +49,20 @@ func readTranslations() (all []*translation) {
 
 // readTexts reads texts.json, which contains the translations of each English text by language, and
 // returns the texts by language. It panics only if the embedded file is invalid, which tests exclude.
-func readTexts(source fs.FS) map[string]map[string]forms {
+func readTexts(source fs.FS) map[string]map[string]pluralForms {
 	content, err := fs.ReadFile(source, "texts.json")
 	if err != nil {
 		panic(err)
 	}
-	var translated map[string]map[string]forms
+	var translated map[string]map[string]pluralForms
 	if err := json.Unmarshal(content, &translated); err != nil {
 		panic(err)
 	}
-	byTag := map[string]map[string]forms{}
+	byTag := map[string]map[string]pluralForms{}
 	for english, each := range translated {
 		for tag, text := range each {
 			if byTag[tag] == nil {
-				byTag[tag] = map[string]forms{}
+				byTag[tag] = map[string]pluralForms{}
 			}
 			byTag[tag][english] = text
 		}
@@ -94,17 +94,17 @@ func (l *translation) translate(x *Text) any {
 
 // format returns the format of a text in the language; without a translation, the English format.
 func (l *translation) format(x *Text) string {
-	forms, form := []string{x.format, x.plural}, 0
-	if x.plural != "" && !l.isOne(x.number) {
+	translated, form := []string{x.format, x.plural}, 0
+	if x.plural != "" && !l.isSingular(x.number) {
 		form = 1
 	}
 	if translated := l.texts[cmp.Or(x.plural, x.format)]; form < len(translated) {
 		return translated[form]
 	}
-	return forms[form]
+	return translated[form]
 }
 
-func (l *translation) isOne(number int) bool {
+func (l *translation) isSingular(number int) bool {
 	return plural.Cardinal.MatchPlural(l.tag, number, 0, 0, 0, 0) == plural.One
 }
 
@@ -113,13 +113,13 @@ func (l *translation) argument(arg any) any {
 	case *Text:
 		return l.translate(arg)
 	case time.Duration:
-		return l.translate(wait(arg))
+		return l.translate(describeWait(arg))
 	}
 	return arg
 }
 
-// wait describes a waiting time, rounded up so that people do not retry too early.
-func wait(d time.Duration) *Text {
+// describeWait describes a waiting time, rounded up so that people do not retry too early.
+func describeWait(d time.Duration) *Text {
 	seconds := int(math.Ceil(d.Seconds()))
 	switch minutes := (seconds + 59) / 60; {
 	case seconds == 1:
@@ -226,8 +226,8 @@ func Plural(one, other string, number int) *Text {
 	return &Text{format: one, plural: other, number: number, args: []any{number}}
 }
 
-// And joins texts to a list, e.g. "read, search and create". It returns nil without texts.
-func And(items ...*Text) *Text {
+// JoinWithAnd joins texts to a list, e.g. "read, search and create". It returns nil without texts.
+func JoinWithAnd(items ...*Text) *Text {
 	if len(items) == 0 {
 		return nil
 	}
@@ -242,5 +242,5 @@ func And(items ...*Text) *Text {
 	return T("%s and %s", list, items[last])
 }
 
-// Problem returns the text of an error for the user ([oauth2.NewRestartError]).
-func Problem(e *oauth2.Error) *Text { return &Text{format: e.Description} }
+// ErrorText returns the text of an error for the user ([oauth2.NewRestartError]).
+func ErrorText(e *oauth2.Error) *Text { return &Text{format: e.Description} }

@@ -14,7 +14,7 @@ import (
 
 func TestPluralsOfALanguage(t *testing.T) {
 	t.Parallel()
-	french := &translation{tag: language.French, texts: map[string]forms{"%d apps": {"%d application", "%d applications"}}}
+	french := &translation{tag: language.French, texts: map[string]pluralForms{"%d apps": {"%d application", "%d applications"}}}
 	for number, want := range map[int]string{0: "0 application", 1: "1 application", 2: "2 applications"} {
 		if got := french.translate(Plural("%d app", "%d apps", number)); got != want {
 			t.Errorf("%v, want %s", got, want)
@@ -39,16 +39,16 @@ func TestTranslate(t *testing.T) {
 		{"wait of minutes", T("in %s", 61*time.Second), "in 2 minutes"},
 		{"wait of a minute", T("in %s", time.Minute), "in a minute"},
 		{"wait of a second", T("in %s", time.Second), "in a second"},
-		{"list", And(T("read"), T("search"), T("create")), "read, search and create"},
-		{"list of two", And(T("read"), T("search")), "read and search"},
-		{"list of one", And(T("read")), "read"},
+		{"list", JoinWithAnd(T("read"), T("search"), T("create")), "read, search and create"},
+		{"list of two", JoinWithAnd(T("read"), T("search")), "read and search"},
+		{"list of one", JoinWithAnd(T("read")), "read"},
 	}
 	for _, tt := range tests {
 		if got := english.translate(tt.text); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if And() != nil {
+	if JoinWithAnd() != nil {
 		t.Error("an empty list is a text")
 	}
 }
@@ -104,10 +104,10 @@ func TestShowInLanguage(t *testing.T) {
 	for language, want := range map[string]string{
 		"de": "um mit <strong>A&amp;B</strong> fortzufahren", "fr": "Réessayez dans 30 secondes.", "es": "Contraseña", "nl": "of meld u aan met",
 	} {
-		r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signin", Locales: language, Data: SignIn{
-			Client: "A&B", Local: true, Ways: []SignInWay{{"Clinic", "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
+		r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signin", Locales: language, Data: SignIn{
+			Client: "A&B", OffersPassword: true, Providers: []ProviderLink{{"Clinic", "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
 		}})
-		body := read(t, r)
+		body := readBody(t, r)
 		if !strings.Contains(body, want) || !strings.Contains(body, `<html lang="`+language+`">`) || r.Header.Get("Content-Language") != language {
 			t.Errorf("%s: %v\n%s", language, r.Header, body)
 		}

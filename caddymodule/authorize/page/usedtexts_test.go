@@ -262,11 +262,11 @@ func TestTranslationsAreComplete(t *testing.T) {
 	}
 }
 
-func checkTranslation(t *testing.T, language string, u usedText, got forms) {
+func checkTranslation(t *testing.T, language string, u usedText, got pluralForms) {
 	t.Helper()
-	english := forms{u.text}
+	english := pluralForms{u.text}
 	if u.one != "" {
-		english = forms{u.one, u.text}
+		english = pluralForms{u.one, u.text}
 	}
 	if len(got) != len(english) {
 		t.Errorf("%s: %d forms of %q in %s, want %d", language, len(got), u.text, u.where, len(english))

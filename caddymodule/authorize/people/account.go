@@ -30,7 +30,7 @@ type storedAccount struct {
 	Username string   `json:"username,omitempty"`
 	User     User     `json:"user"`
 
-	Found *launch.FoundPerson `json:"found,omitempty"` // match at the FHIR server
+	FHIRMatch *launch.FoundPerson `json:"found,omitempty"` // match at the FHIR server
 }
 
 // Accounts manages local users and federated accounts.
@@ -58,8 +58,8 @@ type Accounts struct {
 // ErrNotAllowed rejects a person excluded by the provider's rules or by the client.
 var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
 
-// keptAccount is an account in the durable store.
-type keptAccount struct {
+// durableAccount is an account in the durable store.
+type durableAccount struct {
 	storedAccount
 	Until time.Time `json:"until,omitzero"` // expiry of the last reference
 }
@@ -117,61 +117,61 @@ func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject s
 	if err != nil {
 		return err
 	}
-	return a.retain(ctx, id, value, lifetime+a.Lifetime)
+	return a.storeDurably(ctx, id, value, lifetime+a.Lifetime)
 }
 
-// retain keeps an account and its index entries for at least a lifetime, together with other steps.
+// storeDurably keeps an account and its index entries for at least a lifetime, together with other steps.
 // It writes only if the account has changed or has to be kept longer.
-func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
-	kept, err := store.FromJSON[keptAccount](account)
+func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
+	durable, err := store.FromJSON[durableAccount](account)
 	if err != nil {
 		return fmt.Errorf("keeping an account: %w", err)
 	}
-	keys := kept.indexKeys()
+	keys := durable.indexKeys()
 	return store.Retry(ctx, func() error {
-		old, err := store.Values(ctx, a.Durable, append([]string{keptAccountPrefix + id}, keys...)...)
+		old, err := store.ReadValues(ctx, a.Durable, append([]string{durableAccountPrefix + id}, keys...)...)
 		if err != nil {
 			return err
 		}
-		calls, err := a.retaining(id, kept, old[0], lifetime)
+		calls, err := a.durableCalls(id, durable, old[0], lifetime)
 		if err == nil {
 			var more []*store.Call
-			more, err = indexing(a.now(), id, kept.Until, keys, old[1:], indexedBy(old[0]))
+			more, err = indexCalls(a.now(), id, durable.Until, keys, old[1:], storedIndexKeys(old[0]))
 			calls = append(calls, more...)
 		}
 		if err == nil {
-			err = store.Do(ctx, append(slices.Clip(steps), store.StepIn(a.Durable, calls...))...)
+			err = store.Do(ctx, append(slices.Clip(steps), store.NewStep(a.Durable, calls...))...)
 		}
 		return err
 	})
 }
 
-// indexedBy returns the index keys of a kept account.
-func indexedBy(kept []byte) []string {
-	account, err := store.FromJSON[storedAccount](kept)
+// storedIndexKeys returns the index keys of a kept account.
+func storedIndexKeys(value []byte) []string {
+	account, err := store.FromJSON[storedAccount](value)
 	if account == nil || err != nil {
 		return nil
 	}
 	return account.indexKeys()
 }
 
-// retaining returns the calls that replace the kept account, if any.
-func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
-	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
+// durableCalls returns the calls that replace the kept account, if any.
+func (a *Accounts) durableCalls(id string, durable *durableAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
+	durable.Until = a.now().Add(lifetime).Truncate(time.Second)
 	if old != nil {
-		before, err := store.FromJSON[keptAccount](old)
+		previous, err := store.FromJSON[durableAccount](old)
 		if err != nil {
 			return nil, fmt.Errorf("reading a stored account: %w", err)
 		}
-		if before.Until.After(kept.Until) {
-			kept.Until = before.Until
+		if previous.Until.After(durable.Until) {
+			durable.Until = previous.Until
 		}
 	}
-	value, err := store.ToJSON(kept)
+	value, err := store.ToJSON(durable)
 	if err != nil || bytes.Equal(value, old) {
 		return nil, err
 	}
-	return []*store.Call{store.Replacing(keptAccountPrefix+id, old, value, kept.Until.Sub(a.now()))}, nil
+	return []*store.Call{store.ReplaceCall(durableAccountPrefix+id, old, value, durable.Until.Sub(a.now()))}, nil
 }
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
@@ -179,7 +179,7 @@ func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
 // Rename replaces an account's user name with the provider's new name, unless the name is no longer from.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 	stored, err := a.storedAccount(ctx, id)
-	if stored == nil || err != nil || lowered(stored.Username) != lowered(from) || lowered(from) == lowered(to) {
+	if stored == nil || err != nil || lowerASCII(stored.Username) != lowerASCII(from) || lowerASCII(from) == lowerASCII(to) {
 		return err
 	}
 	stored.Username = to
@@ -192,15 +192,15 @@ func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) e
 	if err != nil {
 		return err
 	}
-	inUse := &store.Call{Op: store.Put, Key: accountKey(id), Value: value, TTL: a.Lifetime}
-	return a.retain(ctx, id, value, a.Lifetime, store.StepIn(a.Store, inUse))
+	putCall := &store.Call{Op: store.Put, Key: accountKey(id), Value: value, TTL: a.Lifetime}
+	return a.storeDurably(ctx, id, value, a.Lifetime, store.NewStep(a.Store, putCall))
 }
 
-const keptAccountPrefix = "kept-account:"
+const durableAccountPrefix = "kept-account:"
 
 // restoreAccount copies a kept account back to the store and returns it, or nil.
 func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
-	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
+	value, err := a.Durable.Get(ctx, durableAccountPrefix+id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 func (s *storedAccount) indexKeys() []string {
 	keys := []string{subjectKey(s.Issuer, s.Subject)}
 	for _, name := range s.names() {
-		if key := nameKey(s.Issuer, name); isName(name) && !slices.Contains(keys, key) {
+		if key := nameKey(s.Issuer, name); isIndexable(name) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -230,7 +230,7 @@ func (s *storedAccount) names() []string {
 }
 
 func (s *storedAccount) isNamed(name string) bool {
-	return isName(name) && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
+	return isIndexable(name) && slices.ContainsFunc(s.names(), func(known string) bool { return lowerASCII(known) == lowerASCII(name) })
 }
 
 // describe returns the person's identity at their provider.
@@ -252,7 +252,7 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 		return nil, err
 	}
 	if stored == nil {
-		return nil, a.Directory.known(ctx)
+		return nil, a.Directory.checkComplete(ctx)
 	}
 	stored.User.username, stored.User.Groups, stored.User.provider = stored.Username, stored.Groups, stored.Provider
 	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored)
@@ -265,11 +265,11 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.Clients != nil && a.Clients.Configured(id) != nil { // since then: see takeSub
+	if a.Clients != nil && a.Clients.FindConfigured(id) != nil { // since then: see assignSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]
-	if p == nil || p.subIssuer() != stored.Issuer || !p.allows(stored.identity()) {
+	if p == nil || p.subIssuer() != stored.Issuer || !p.allowsSignIn(stored.identity()) {
 		return nil, nil
 	}
 	return stored, nil
@@ -280,20 +280,20 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 // rules configured later. If a client needs the person's FHIR resource, sign-in fails while the
 // FHIR server cannot be searched.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
-	audit.FromContext(ctx).Person = p.account(id).describe()
-	local := a.linked(p, id)
+	audit.FromContext(ctx).Person = p.newStoredAccount(id).describe()
+	local := a.linkedUser(p, id)
 	if local != nil {
 		audit.FromContext(ctx).User = local.ID
 	}
-	if err := admit(ctx, a, p, &id, local); err != nil {
+	if err := applyRules(ctx, a, p, &id, local); err != nil {
 		return nil, err
 	}
-	found, err := a.resource(ctx, p, &id)
+	found, err := a.findFHIRUser(ctx, p, &id)
 	if err != nil && needsFHIRUser {
 		return nil, err
 	}
-	stored := p.account(id)
-	stored.Found = found
+	stored := p.newStoredAccount(id)
+	stored.FHIRMatch = found
 	if err := a.put(ctx, id.user.ID, stored); err != nil || local != nil {
 		return local, err
 	}
@@ -301,25 +301,25 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHI
 	return &id.user, nil
 }
 
-// account returns the stored form of an identity.
-func (p *Provider) account(id identity) *storedAccount {
+// newStoredAccount returns the stored form of an identity.
+func (p *Provider) newStoredAccount(id identity) *storedAccount {
 	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 }
 
-// admit applies the provider's rules to a person and determines the sub. A linked account uses the
+// applyRules applies the provider's rules to a person and determines the sub. A linked account uses the
 // local user's sub but is stored under the hash.
-func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
+func applyRules(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
 	switch {
-	case !p.allows(*id):
-		return deny(ctx, a, p, *id, p.denialReason(*id))
+	case !p.allowsSignIn(*id):
+		return rejectPerson(ctx, a, p, *id, p.denialReason(*id))
 	case local != nil && local.Disabled:
-		return deny(ctx, a, p, *id, errDisabledHere)
+		return rejectPerson(ctx, a, p, *id, errLinkedUserDisabled)
 	case local != nil || p.Sub == "":
 		return nil
 	}
-	err := takeSub(ctx, a, id)
-	if errors.Is(err, errUnfitSub) {
-		return deny(ctx, a, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
+	err := assignSub(ctx, a, id)
+	if errors.Is(err, errUnusableSub) {
+		return rejectPerson(ctx, a, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
 	}
 	return err
 }
@@ -331,15 +331,15 @@ func (p *Provider) fhirUser(a *storedAccount) string {
 	if p.Claims["fhirUser"] != "" {
 		claimed = a.User.FHIRUser
 	}
-	if a.Found != nil && slices.Contains(p.FHIRUserSearch, a.Found.By.PersonSearch) {
-		found = a.Found.Reference
+	if a.FHIRMatch != nil && slices.Contains(p.FHIRUserSearch, a.FHIRMatch.Query.PersonSearch) {
+		found = a.FHIRMatch.Reference
 	}
 	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
 }
 
-// Unlinked reports whether a local user can no longer sign in as a provider's subject: the provider
+// IsUnlinked reports whether a local user can no longer sign in as a provider's subject: the provider
 // was removed or replaced, rejects the user, or is linked to another user.
-func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
+func (a *Accounts) IsUnlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
 	if provider == "" || a.Directory.User(user.ID) == nil {
 		return false, nil
 	}
@@ -347,16 +347,16 @@ func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject s
 	if p == nil {
 		return true, nil
 	}
-	return a.UnlinkedAccount(ctx, user, p, accountID(p.subIssuer(), subject))
+	return a.IsAccountUnlinked(ctx, user, p, accountID(p.subIssuer(), subject))
 }
 
-// UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
-func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
+// IsAccountUnlinked reports whether a provider's account is no longer linked to a local user.
+func (a *Accounts) IsAccountUnlinked(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
 	stored, err := a.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return true, err
 	}
-	return !p.links(stored.identity(), user), nil
+	return !p.isLinked(stored.identity(), user), nil
 }
 
 // LinkedAccount returns the id of the provider's account with which a local user signed in, or "".
@@ -368,10 +368,10 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.subIssuer(), subject)
 }
 
-// resource validates the provider's fhirUser claim and returns the result of a search at the FHIR server, if any.
-func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
+// findFHIRUser validates the provider's fhirUser claim and returns the result of a search at the FHIR server, if any.
+func (a *Accounts) findFHIRUser(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
-	if name := id.user.username; name != "" && !isName(name) {
+	if name := id.user.username; name != "" && !isIndexable(name) {
 		logger.WarnContext(ctx, "user name contains control characters; lookups by name do not find the user")
 	}
 	if len(id.user.Unread) > 0 {
@@ -387,7 +387,7 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*la
 		if err != nil {
 			return nil, err
 		}
-		return a.Searcher.Find(ctx, id.searches, id.user.Person(), cmp.Or(stored, new(storedAccount)).Found, a.now(), logger)
+		return a.Searcher.Find(ctx, id.queries, id.user.Person(), cmp.Or(stored, new(storedAccount)).FHIRMatch, a.now(), logger)
 	case claim != "":
 		logger.WarnContext(ctx, "idp sent no fhirUser: tokens with user/ scopes have no access", "claim", claim)
 	}
@@ -413,36 +413,36 @@ type subOwner struct {
 }
 
 const (
-	// ownership exceeds the lifetime of every grant, counted from the last sign-in.
-	ownership = 2 * 366 * 24 * time.Hour
+	// ownershipLifetime exceeds the lifetime of every grant, counted from the last sign-in.
+	ownershipLifetime = 2 * 366 * 24 * time.Hour
 
-	// renewal is the age at which a sign-in renews the owner's record.
-	renewal = 30 * 24 * time.Hour
+	// ownershipRenewalAge is the age at which a sign-in renews the owner's record.
+	ownershipRenewalAge = 30 * 24 * time.Hour
 
-	// settling exceeds the duration of a sign-in, so that a concurrent sign-in completes before
+	// releaseDelay exceeds the duration of a sign-in, so that a concurrent sign-in completes before
 	// another person gets a released sub.
-	settling = 5 * time.Minute
+	releaseDelay = 5 * time.Minute
 )
 
-// errUnfitSub means that a provider's claim cannot be used as this person's sub.
-var errUnfitSub = errors.New("the idp's sub claim")
+// errUnusableSub means that a provider's claim cannot be used as this person's sub.
+var errUnusableSub = errors.New("the idp's sub claim")
 
-func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
+func newUnusableSubError(why string) error { return fmt.Errorf("%w %s", errUnusableSub, why) }
 
-// takeSub uses the provider's claim as the sub of a person who signs in, or returns [errUnfitSub].
-func takeSub(ctx context.Context, a *Accounts, id *identity) error {
+// assignSub uses the provider's claim as the sub of a person who signs in, or returns [errUnusableSub].
+func assignSub(ctx context.Context, a *Accounts, id *identity) error {
 	if err := checkSub(id.sub); err != nil {
 		return err
 	}
 	if a.Directory.User(id.sub) != nil {
-		return unfitSub("is the name of a user here")
+		return newUnusableSubError("is the name of a user here")
 	}
 	app, err := a.Clients.Find(ctx, id.sub)
 	switch {
 	case err != nil:
 		return err
 	case app != nil:
-		return unfitSub("is the client_id of an app")
+		return newUnusableSubError("is the client_id of an app")
 	}
 	if err = recordSubOwner(ctx, a, id); err == nil {
 		id.user.ID = id.sub
@@ -452,13 +452,13 @@ func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 
 func checkSub(sub string) error {
 	if sub == "" {
-		return unfitSub("is missing or no text")
+		return newUnusableSubError("is missing or no text")
 	}
 	if err := namecheck.CheckConfigured(sub); err != nil {
-		return unfitSub(err.Error())
+		return newUnusableSubError(err.Error())
 	}
 	if strings.Contains(sub, " ") {
-		return unfitSub("contains a space")
+		return newUnusableSubError("contains a space")
 	}
 	return nil
 }
@@ -466,22 +466,22 @@ func checkSub(sub string) error {
 // recordSubOwner records the owner of a claimed sub before the account is stored. Ownership outlasts the
 // account, because apps store records under the sub.
 func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
-	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
+	return store.UpdateValue(ctx, a.Durable, store.Key("sub-owner", id.sub), ownershipLifetime, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
-		until := a.now().Add(ownership).Truncate(time.Second)
+		until := a.now().Add(ownershipLifetime).Truncate(time.Second)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("reading the owner of a sub: %w", err)
 		case owner == nil:
 		case owner.Issuer != id.issuer || owner.Subject != id.subject:
-			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(settling)) {
-				return nil, unfitSub("is another person's already")
+			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(releaseDelay)) {
+				return nil, newUnusableSubError("is another person's already")
 			}
 			if err := revokePreviousOwner(ctx, a, id.sub); err != nil {
 				return nil, err
 			}
 		case !owner.Released.IsZero(): // cancels the release
-		case until.Sub(owner.Until) < renewal:
+		case until.Sub(owner.Until) < ownershipRenewalAge:
 			return nil, nil
 		}
 		return store.ToJSON(subOwner{Issuer: id.issuer, Subject: id.subject, Until: until})
@@ -494,13 +494,13 @@ func revokePreviousOwner(ctx context.Context, a *Accounts, sub string) error {
 	if err != nil {
 		return err
 	}
-	return a.Forget(ctx, sub)
+	return a.DeleteAccount(ctx, sub)
 }
 
 // ReleaseSub lets another person get a claimed sub and reports whether the sub has an owner. A
 // sign-in by the owner cancels the release.
 func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
-	err = store.Alter(ctx, a.Durable, store.Key("sub-owner", sub), ownership, func(read []byte) ([]byte, error) {
+	err = store.UpdateValue(ctx, a.Durable, store.Key("sub-owner", sub), ownershipLifetime, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
 		if owned = owner != nil; !owned || err != nil || !owner.Released.IsZero() {
 			return nil, err
@@ -514,10 +514,10 @@ func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err e
 // checkLink returns an error if another user has the same verified address and a provider links by
 // address, which would be ambiguous.
 func (d *Directory) checkLink(u *User) error {
-	if !d.linked || !u.EmailVerified || u.Email == "" {
+	if !d.linksByEmail || !u.EmailVerified || u.Email == "" {
 		return nil
 	}
-	for _, id := range d.addresses.Get(lowered(u.Email)) {
+	for _, id := range d.addresses.Get(lowerASCII(u.Email)) {
 		if d.User(id).EmailVerified {
 			return fmt.Errorf("users %q and %q have the same verified e-mail address, and an idp links by it", id, u.ID)
 		}
@@ -525,76 +525,76 @@ func (d *Directory) checkLink(u *User) error {
 	return nil
 }
 
-// linked returns the local user of a person, or nil. It includes disabled users, so that the person
+// linkedUser returns the local user of a person, or nil. It includes disabled users, so that the person
 // does not get a separate account.
-func (a *Accounts) linked(p *Provider, id identity) *User {
-	for _, user := range a.Directory.addresses.Get(lowered(id.verifiedEmail())) {
-		if user := a.Directory.User(user); p.links(id, user) {
+func (a *Accounts) linkedUser(p *Provider, id identity) *User {
+	for _, user := range a.Directory.addresses.Get(lowerASCII(id.verifiedEmail())) {
+		if user := a.Directory.User(user); p.isLinked(id, user) {
 			return user
 		}
 	}
 	return nil
 }
 
-// links reports whether a person of the provider is the local user. At most one user matches ([Directory.Add]).
-func (p *Provider) links(id identity, user *User) bool {
+// isLinked reports whether a person of the provider is the local user. At most one user matches ([Directory.Add]).
+func (p *Provider) isLinked(id identity, user *User) bool {
 	address := id.verifiedEmail()
-	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)
+	return p.LinkEmail && address != "" && user.EmailVerified && lowerASCII(user.Email) == lowerASCII(address)
 }
 
-var errDisabledHere = errors.New("the linked local user is disabled")
+var errLinkedUserDisabled = errors.New("the linked local user is disabled")
 
 // NewNotAllowedError returns [ErrNotAllowed] with a reason that only the audit log records.
 func NewNotAllowedError(why error) error {
-	refusal := *ErrNotAllowed
-	refusal.Err = why
-	return &refusal
+	rejection := *ErrNotAllowed
+	rejection.Err = why
+	return &rejection
 }
 
-// ErrNotForgotten means that a rejected person keeps their grants because the store failed.
-var ErrNotForgotten = errors.New("the account could not be deleted")
+// ErrAccountNotDeleted means that a rejected person keeps their grants because the store failed.
+var ErrAccountNotDeleted = errors.New("the account could not be deleted")
 
-// deny rejects a person and deletes the accounts that the same provider admitted earlier, which ends
+// rejectPerson rejects a person and deletes the accounts that the same provider admitted earlier, which ends
 // their sessions and tokens. The identity must be from an ID token verified just now, so that only the
 // provider can cause this. Accounts last admitted by another idp of the same issuer are left alone.
-func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
-	found, err := Finder{a}.BySubject(ctx, p, id.subject)
+func rejectPerson(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
+	found, err := Finder{a}.FindBySubject(ctx, p, id.subject)
 	for _, known := range found {
 		if audit.FromContext(ctx).User == "" {
 			audit.FromContext(ctx).User = known.ID
 		}
 		if known.Provider == p.Key {
-			err = errors.Join(err, a.Forget(ctx, known.ID))
+			err = errors.Join(err, a.DeleteAccount(ctx, known.ID))
 		}
 	}
 	if err != nil {
-		why = fmt.Errorf("%w; %w: %w", why, ErrNotForgotten, err)
+		why = fmt.Errorf("%w; %w: %w", why, ErrAccountNotDeleted, err)
 	}
 	return NewNotAllowedError(why)
 }
 
-// Forget deletes an account, which invalidates its sessions and grants until the person signs in again.
-func (a *Accounts) Forget(ctx context.Context, id string) error {
+// DeleteAccount deletes an account, which invalidates its sessions and grants until the person signs in again.
+func (a *Accounts) DeleteAccount(ctx context.Context, id string) error {
 	// The kept account is deleted first; otherwise the other would be restored from it.
-	return store.Do(ctx, store.StepIn(a.Durable, store.Deleting(keptAccountPrefix+id)...), store.StepIn(a.Store, store.Deleting(accountKey(id))...))
+	return store.Do(ctx, store.NewStep(a.Durable, store.DeleteCalls(durableAccountPrefix+id)...), store.NewStep(a.Store, store.DeleteCalls(accountKey(id))...))
 }
 
 // denialReason describes how a person fails each rule, without claim values.
 func (p *Provider) denialReason(id identity) error {
-	var missed []string
+	var mismatches []string
 	for _, rule := range p.Allow {
-		missed = append(missed, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.mismatch(rule)))
+		mismatches = append(mismatches, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.mismatch(rule)))
 	}
-	return errors.New(strings.Join(missed, "; "))
+	return errors.New(strings.Join(mismatches, "; "))
 }
 
 func (id identity) mismatch(rule AllowRule) string {
 	switch {
-	case rule.isOnGroup() && slices.Contains(id.user.Unread, tokenclaim.Groups):
+	case rule.matchesGroup() && slices.Contains(id.user.Unread, tokenclaim.DefaultGroupsClaim):
 		return "the groups that the idp sent cannot be read"
-	case rule.isOnGroup() && len(id.groups) == 0:
+	case rule.matchesGroup() && len(id.groups) == 0:
 		return "the idp sent no groups"
-	case rule.isOnGroup():
+	case rule.matchesGroup():
 		return "not in this group"
 	case id.user.Email == "":
 		return "the idp sent no e-mail address"

@@ -19,7 +19,7 @@ import (
 // The JSON members of stored accounts are stable, so that gateways of different versions can share a store.
 func TestStoredAccountMembers(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", Groups: []string{"x"}}})
+	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokenBinding: "x", username: "x", Groups: []string{"x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ var hospital = &Provider{IdentityProvider: IdentityProvider{Key: "hospital", Iss
 
 // A claimed sub stays with its owner: another subject of the issuer, or the same subject of another
 // issuer, gets it only after its release.
-func TestSubStaysOwners(t *testing.T) {
+func TestSubStaysWithOwner(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
 	owner := identity{issuer: hospital.Issuer, subject: "ann", sub: "e1"}
@@ -65,7 +65,7 @@ func TestSubStaysOwners(t *testing.T) {
 		"another issuer":         {issuer: "https://clinic.example", subject: "ann", sub: "e1"},
 		"another issuer's other": {issuer: "https://clinic.example", subject: "ben", sub: "e1"},
 	} {
-		if err := recordSubOwner(t.Context(), a, &other); !errors.Is(err, errUnfitSub) {
+		if err := recordSubOwner(t.Context(), a, &other); !errors.Is(err, errUnusableSub) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -75,14 +75,14 @@ func TestSubStaysOwners(t *testing.T) {
 }
 
 // A released sub passes to another person only after all its grants have been revoked.
-func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
+func TestSubIsKeptUntilGrantsEnd(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
 	broken := errors.New("the store is away")
 	ended := 0
 	a.RevokeUserGrants = func(context.Context, string, string) error { ended++; return broken }
 	long := time.Now().Add(-time.Hour)
-	record, err := store.ToJSON(subOwner{Issuer: hospital.Issuer, Subject: "ann", Until: time.Now().Add(ownership), Released: long})
+	record, err := store.ToJSON(subOwner{Issuer: hospital.Issuer, Subject: "ann", Until: time.Now().Add(ownershipLifetime), Released: long})
 	if err == nil {
 		err = a.Durable.Put(t.Context(), store.Key("sub-owner", "e1"), record, time.Hour)
 	}
@@ -123,7 +123,7 @@ func TestLongClaimIsUnread(t *testing.T) {
 		"a text":             {"3", false},
 		"as many as allowed": {many[1:], false},
 		"too many":           {many, true},
-		"too long":           {strings.Repeat("x", maxTokenClaim+1), true},
+		"too long":           {strings.Repeat("x", maxTokenClaimLength+1), true},
 		"another form":       {map[string]any{}, true},
 	} {
 		claims, unread := p.tokenClaims(&relyingparty.Identity{Claims: map[string]any{"ward": tt.value}})
@@ -134,10 +134,10 @@ func TestLongClaimIsUnread(t *testing.T) {
 }
 
 // The result of a FHIR server search counts only while the provider is configured with that search.
-func TestFoundPersonIsOfSearch(t *testing.T) {
+func TestFoundPersonNeedsSearch(t *testing.T) {
 	t.Parallel()
 	search := launch.PersonSearch{Type: "Practitioner", System: "urn:staff", Claim: "number"}
-	found := &storedAccount{Found: &launch.FoundPerson{By: launch.PersonQuery{PersonSearch: search, Value: "7"}, Reference: "Practitioner/7"}}
+	found := &storedAccount{FHIRMatch: &launch.FoundPerson{Query: launch.PersonQuery{PersonSearch: search, Value: "7"}, Reference: "Practitioner/7"}}
 	other := search
 	other.System = "urn:other"
 	for name, tt := range map[string]struct {
@@ -204,11 +204,11 @@ func TestRenameOfAnotherName(t *testing.T) {
 func TestIndexEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	var e indexEntry
-	for i := range maxTakings + 5 {
-		e.take(string(rune('a'+i)), time.Now(), false)
+	for i := range maxNameUses + 5 {
+		e.addUse(string(rune('a'+i)), time.Now(), false)
 	}
-	if len(e.Taken) != maxTakings || !e.Full {
-		t.Errorf("%d accounts, full: %v", len(e.Taken), e.Full)
+	if len(e.Uses) != maxNameUses || !e.IsFull {
+		t.Errorf("%d accounts, full: %v", len(e.Uses), e.IsFull)
 	}
 }
 
@@ -227,18 +227,18 @@ func TestFinderOfAnotherIssuer(t *testing.T) {
 	}
 	f := Finder{accounts}
 	first := func(ctx context.Context, p *Provider, name string) ([]StoredPerson, error) {
-		return f.FirstNamed(ctx, p, name, time.Time{})
+		return f.FindFirstNamed(ctx, p, name, time.Time{})
 	}
 	for _, tt := range []struct {
 		name string
 		find func(context.Context, *Provider, string) ([]StoredPerson, error)
 		term string
 	}{
-		{"by subject", f.BySubject, subject},
-		{"by id: the subject", f.ByID, subject},
-		{"by id: the sub", f.ByID, sub},
-		{"by name", f.ByName, name},
-		{"by name: the sub", f.ByName, sub},
+		{"by subject", f.FindBySubject, subject},
+		{"by id: the subject", f.FindByID, subject},
+		{"by id: the sub", f.FindByID, sub},
+		{"by name", f.FindByName, name},
+		{"by name: the sub", f.FindByName, sub},
 		{"by first name", first, name},
 	} {
 		if found, err := tt.find(t.Context(), clinic, tt.term); len(found) != 0 || err != nil {
@@ -265,15 +265,15 @@ func TestFinderOfFormerNames(t *testing.T) {
 		find func(context.Context, *Provider, string) ([]StoredPerson, error)
 		term string
 		want int
-	}{{f.BySubject, "1", 0}, {f.BySubject, "2", 1}, {f.ByName, "ann", 0}, {f.ByName, "anna", 1}, {f.ByID, "1", 0}, {f.ByID, "2", 1}} {
+	}{{f.FindBySubject, "1", 0}, {f.FindBySubject, "2", 1}, {f.FindByName, "ann", 0}, {f.FindByName, "anna", 1}, {f.FindByID, "1", 0}, {f.FindByID, "2", 1}} {
 		if found, err := tt.find(t.Context(), p, tt.term); len(found) != tt.want || err != nil {
 			t.Errorf("%s: %+v, %v", tt.term, found, err)
 		}
 	}
-	if found, err := f.FirstNamed(t.Context(), p, "ann", time.Time{}); len(found) != 1 || err != nil {
+	if found, err := f.FindFirstNamed(t.Context(), p, "ann", time.Time{}); len(found) != 1 || err != nil {
 		t.Errorf("first: %+v, %v", found, err)
 	}
-	if found, err := f.FirstNamed(t.Context(), p, "ann", time.Now().Add(time.Hour)); len(found) != 0 || err != nil {
+	if found, err := f.FindFirstNamed(t.Context(), p, "ann", time.Now().Add(time.Hour)); len(found) != 0 || err != nil {
 		t.Errorf("first since later: %+v, %v", found, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
 	b := authorizetest.NewBrowser(t, server)
-	u := authorizetest.Federate(b, nil)
+	u := authorizetest.SignInAtProvider(b, nil)
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
@@ -39,47 +39,47 @@ func TestAccounts(t *testing.T) {
 		want   func(string) bool
 	}{
 		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
-		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
+		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, withLinkEmail, is("alice")},
 		{"an address that is it by Unicode's folding", map[string]any{"email": "\u017fam@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
-			linking(idp, c)
+			withLinkEmail(idp, c)
 			c.Users[0].Email = "sam@example.org"
 		}, own},
 		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
-			linking(idp, c)
+			withLinkEmail(idp, c)
 			idp.Claims = map[string]string{"email": "preferred_username"}
 		}, own},
-		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
-		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
-		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},
-		{"email_verified missing", map[string]any{"email": "alice@example.org"}, linking, own},
+		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, withLinkEmail, own},
+		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, withLinkEmail, own},
+		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, withLinkEmail, own},
+		{"email_verified missing", map[string]any{"email": "alice@example.org"}, withLinkEmail, own},
 		{"not verified here", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
-			linking(idp, c)
+			withLinkEmail(idp, c)
 			c.Users[0].EmailVerified = false
 		}, own},
 		{"a linked user who is disabled", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
-			linking(idp, c)
+			withLinkEmail(idp, c)
 			c.Users[0].Disabled = true
 		}, is("access_denied")},
-		{"a rule that lets in", map[string]any{"groups": []string{"clinicians"}}, allowing("group", "clinicians"), own},
-		{"no rule that lets in", map[string]any{"groups": []string{"visitors"}}, allowing("group", "clinicians"), is("access_denied")},
+		{"a rule that lets in", map[string]any{"groups": []string{"clinicians"}}, withAllowRule("group", "clinicians"), own},
+		{"no rule that lets in", map[string]any{"groups": []string{"visitors"}}, withAllowRule("group", "clinicians"), is("access_denied")},
 		{"a rule before linking", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
-			linking(idp, c)
-			allowing("group", "clinicians")(idp, c)
+			withLinkEmail(idp, c)
+			withAllowRule("group", "clinicians")(idp, c)
 		}, is("access_denied")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{{Subject: "s", Claims: tt.claims}} })
-			if sub := subjectOf(t, authorizetest.NewFederated(t, p, tt.change)); !tt.want(sub) {
+			if sub := subjectOf(t, authorizetest.NewFederatedServer(t, p, tt.change)); !tt.want(sub) {
 				t.Errorf("signed in as %q", sub)
 			}
 		})
 	}
 }
 
-func linking(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
+func withLinkEmail(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
 
-func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Config) {
+func withAllowRule(claim, value string) func(*people.IdentityProvider, *authorize.Config) {
 	return func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Allow = append(idp.Allow, people.AllowRule{Claim: claim, Value: value})
 	}
@@ -101,26 +101,26 @@ func TestRefusedAccountEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t, func(s *providertest.Settings) { s.People = clinician })
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				authorizetest.Refreshing(c)
-				allowing("group", "clinicians")(idp, c)
-				clinic := authorizetest.Hospital(p)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.AllowRefreshTokens(c)
+				withAllowRule("group", "clinicians")(idp, c)
+				clinic := authorizetest.HospitalProvider(p)
 				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			tokens := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
+			tokens := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital")))
 			code := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code")
 			p.Change(func(s *providertest.Settings) {
 				s.People = []providertest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
 			})
-			if u := authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), authorizetest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+			if u := authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), authorizetest.SelectProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
 				t.Fatalf("the second sign-in: %s", u)
 			}
 			lives := map[string]bool{
-				"the session":       b.SignedIn(),
+				"the session":       b.HasSession(),
 				"the code":          authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).AccessToken != "",
 				"the access token":  b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
-				"the refresh token": b.Refresh(tokens.Refresh, nil).AccessToken != "",
+				"the refresh token": b.Refresh(tokens.RefreshToken, nil).AccessToken != "",
 			}
 			for name, lived := range lives {
 				if lived != tt.lives {
@@ -135,7 +135,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	t.Parallel()
 	one, two := providertest.Start(t), providertest.Start(t)
-	if a, b := subjectOf(t, authorizetest.NewFederated(t, one, nil)), subjectOf(t, authorizetest.NewFederated(t, two, nil)); a == b {
+	if a, b := subjectOf(t, authorizetest.NewFederatedServer(t, one, nil)), subjectOf(t, authorizetest.NewFederatedServer(t, two, nil)); a == b {
 		t.Errorf("both are %s", a)
 	}
 }
@@ -145,19 +145,19 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := authorizetest.Hospital(p)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := authorizetest.HospitalProvider(p)
 		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
 	first := b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["sub"]
-	if u := authorizetest.Federate(b, authorizetest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
+	if u := authorizetest.SignInAtProvider(b, authorizetest.SelectProvider("clinic")); u.Query().Get("error") != "access_denied" {
 		t.Errorf("the rules of the one count for the other: %s", u)
 	}
 	p.Change(func(s *providertest.Settings) {
 		s.People[0].Claims = map[string]any{"groups": "managers"}
 	})
-	if second := b.Claims(authorizetest.FederatedTokens(b, authorizetest.ByProvider("clinic")).IDToken)["sub"]; second != first {
+	if second := b.Claims(authorizetest.FederatedTokens(b, authorizetest.SelectProvider("clinic")).IDToken)["sub"]; second != first {
 		t.Errorf("the person is %v, then %v", first, second)
 	}
 }
@@ -166,7 +166,7 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 func TestStrangeSubjects(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	server := authorizetest.NewFederated(t, p, nil)
+	server := authorizetest.NewFederatedServer(t, p, nil)
 	owners := map[string]string{}
 	for _, subject := range []string{
 		"alice", "Alice", "alice ", "service", "app", strings.Repeat("x", 255), strings.Repeat("ü", 127), "a\x00b", "a", "null",
@@ -187,7 +187,7 @@ func TestRemovedProvider(t *testing.T) {
 	p := providertest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, keep))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, keep))
 	token := authorizetest.FederatedTokens(b, nil).AccessToken
 	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("code")
 	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
@@ -207,9 +207,9 @@ func TestRemovedProvider(t *testing.T) {
 func TestAccountFollowsSettings(t *testing.T) {
 	t.Parallel()
 	type settings func(*people.IdentityProvider, *authorize.Config)
-	group, address := allowing("group", "clinicians"), allowing("email", "alice@hospital.example")
+	group, address := withAllowRule("group", "clinicians"), withAllowRule("email", "alice@hospital.example")
 	linked := func(idp *people.IdentityProvider, c *authorize.Config) {
-		linking(idp, c)
+		withLinkEmail(idp, c)
 		c.Users[0].Email = "alice@hospital.example"
 	}
 	both := func(one, other settings) settings {
@@ -222,19 +222,19 @@ func TestAccountFollowsSettings(t *testing.T) {
 		lives         bool
 	}{
 		{"the same group", group, group, true},
-		{"another group", group, allowing("group", "surgeons"), false},
+		{"another group", group, withAllowRule("group", "surgeons"), false},
 		{"the address beside another group", group, func(idp *people.IdentityProvider, c *authorize.Config) {
-			allowing("group", "surgeons")(idp, c)
+			withAllowRule("group", "surgeons")(idp, c)
 			address(idp, c)
 		}, true},
-		{"everybody, then another's address", nil, allowing("email", "bob@hospital.example"), false},
+		{"everybody, then another's address", nil, withAllowRule("email", "bob@hospital.example"), false},
 		{"everybody, then the address", nil, address, true},
 		{"linked", linked, linked, true},
 		{"linked no more", linked, relinked, false},
-		{"linked, in another group", both(linked, group), both(linked, allowing("group", "surgeons")), false},
+		{"linked, in another group", both(linked, group), both(linked, withAllowRule("group", "surgeons")), false},
 		{"linked, in the same group", both(linked, group), both(linked, group), true},
-		{"linked, then another's address", linked, both(linked, allowing("email", "bob@hospital.example")), false},
-		{"linked, then linked to nobody", linked, linking, false},
+		{"linked, then another's address", linked, both(linked, withAllowRule("email", "bob@hospital.example")), false},
+		{"linked, then linked to nobody", linked, withLinkEmail, false},
 		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Issuer = providertest.Start(t).Issuer
 		}), false},
@@ -243,8 +243,8 @@ func TestAccountFollowsSettings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, store := providertest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
-				return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-					authorizetest.Refreshing(c)
+				return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+					authorizetest.AllowRefreshTokens(c)
 					c.Store = store
 					if change != nil {
 						change(idp, c)
@@ -252,12 +252,12 @@ func TestAccountFollowsSettings(t *testing.T) {
 				})
 			}
 			b := authorizetest.NewBrowser(t, with(tt.before))
-			token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+			token := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
 			b.Server = with(tt.after)
 			if sent := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
 				t.Errorf("the session leads to %s", sent)
 			}
-			if got := b.Refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
+			if got := b.Refresh(token.RefreshToken, nil); (got.AccessToken != "") != tt.lives {
 				t.Errorf("the refresh token gives %+v", got)
 			}
 		})
@@ -272,7 +272,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
 	})
 	with := func(mapped string, claim map[string]string) *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			c.Store, idp.Claims = store, claim
 			if mapped != "" {
 				idp.FHIRUsers = map[string]string{"s": mapped}
@@ -281,7 +281,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 	}
 	claimed := map[string]string{"fhirUser": "fhir"}
 	b := authorizetest.NewBrowser(t, with("Patient/wrong", claimed))
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	for _, tt := range []struct {
 		mapped string
 		claims map[string]string
@@ -307,9 +307,9 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 	one, two := providertest.Start(t), providertest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, one, keep))
-	authorizetest.Federate(b, nil)
-	b.Server = authorizetest.NewFederated(t, two, keep)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, one, keep))
+	authorizetest.SignInAtProvider(b, nil)
+	b.Server = authorizetest.NewFederatedServer(t, two, keep)
 	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
@@ -322,8 +322,8 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	store := store.NewMemory(0, 0)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
-	authorizetest.Federate(b, nil)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withLinkEmail(idp, c); c.Store = store }))
+	authorizetest.SignInAtProvider(b, nil)
 	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
 	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
@@ -344,7 +344,7 @@ func TestMappedFHIRUser(t *testing.T) {
 		p := providertest.Start(t, func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
 		})
-		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Claims = map[string]string{"fhirUser": "fhir"}
 		}))
 		answer := authorizetest.FederatedTokens(b, url.Values{"scope": {"openid fhirUser"}})
@@ -359,15 +359,15 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, durable := providertest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.AllowRefreshTokens(c)
 			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
 		})
 	}
 	b := authorizetest.NewBrowser(t, start())
-	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+	token := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
 	b.Server = start()
-	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
+	if got := b.Refresh(token.RefreshToken, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -396,7 +396,7 @@ func TestDisabledUser(t *testing.T) {
 	}
 }
 
-func byOID(idp *people.IdentityProvider, _ *authorize.Config) { idp.Sub = "oid" }
+func withSubOID(idp *people.IdentityProvider, _ *authorize.Config) { idp.Sub = "oid" }
 
 // A claimed sub is used unless it belongs, or may belong, to another identity.
 func TestSubClaim(t *testing.T) {
@@ -428,9 +428,9 @@ func TestSubClaim(t *testing.T) {
 			t.Parallel()
 			p, other := providertest.Start(t), providertest.Start(t)
 			kept := store.NewMemory(0, 0)
-			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				byOID(idp, c)
-				clinic := authorizetest.Hospital(other)
+			s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				withSubOID(idp, c)
+				clinic := authorizetest.HospitalProvider(other)
 				clinic.Key, clinic.Sub = "clinic", "oid"
 				c.IdentityProviders, c.Store = append(c.IdentityProviders, clinic), kept
 			})
@@ -438,7 +438,7 @@ func TestSubClaim(t *testing.T) {
 			other.Change(func(s *providertest.Settings) {
 				s.People = []providertest.Person{personAt("first", "oid", "taken-elsewhere")}
 			})
-			authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.ByProvider("clinic"))
+			authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.SelectProvider("clinic"))
 			oid := tt.oid
 			if oid == "taken elsewhere" {
 				oid = "taken-elsewhere"
@@ -458,12 +458,12 @@ func TestSubClaim(t *testing.T) {
 }
 
 // The owner keeps a claimed sub after the account was rejected or has expired.
-func TestSubStaysItsOwners(t *testing.T) {
+func TestSubOutlivesAccount(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		byOID(idp, c)
-		allowing("group", "clinicians")(idp, c)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withSubOID(idp, c)
+		withAllowRule("group", "clinicians")(idp, c)
 	})
 	b := authorizetest.NewBrowser(t, s)
 	is := func(subject, group string) {
@@ -474,8 +474,8 @@ func TestSubStaysItsOwners(t *testing.T) {
 	is("ann", "clinicians")
 	token := authorizetest.FederatedTokens(b, nil).AccessToken
 	is("ann", "visitors")
-	if got := subjectOf(t, s); got != "access_denied" || b.TokenWorks(token) {
-		t.Errorf("refused: %q, the token works: %v", got, b.TokenWorks(token))
+	if got := subjectOf(t, s); got != "access_denied" || b.IsTokenValid(token) {
+		t.Errorf("refused: %q, the token works: %v", got, b.IsTokenValid(token))
 	}
 	is("ben", "clinicians")
 	if got := subjectOf(t, s); got != "access_denied" {
@@ -493,15 +493,15 @@ func TestSubIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := providertest.New("https://login.hospital.example")
-		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
-			byOID(idp, c)
+		s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.AllowRefreshTokens(c)
+			withSubOID(idp, c)
 			idp.Transport, idp.Revalidate.Interval = authorizetest.Transport{Handler: p}, -1
 		})
 		signIn := func(subject string) (*authorizetest.Browser, authorizetest.TokenResponse) {
 			p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt(subject, "oid", "0b1")} })
 			b := authorizetest.NewBrowser(t, s)
-			there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(authorizetest.ByProvider("hospital"))))))
+			there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital"))))))
 			back := b.Get("/oauth2/callback/hospital?" + p.Authorize(t, there.String()).Encode())
 			if at, err := back.Location(); err == nil && at.Query().Has("code") {
 				return b, b.Redeem(at)
@@ -520,20 +520,20 @@ func TestSubIsReleased(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		ben, bens := signIn("ben")
-		if ben == nil || ben.Claims(bens.AccessToken)["sub"] != "0b1" || !ben.TokenWorks(bens.AccessToken) {
+		if ben == nil || ben.Claims(bens.AccessToken)["sub"] != "0b1" || !ben.IsTokenValid(bens.AccessToken) {
 			t.Fatal("nobody else gets it")
 		}
-		if ann.SignedIn() {
+		if ann.HasSession() {
 			t.Error("the session of before goes on")
 		}
-		authorizetest.CheckDead(ann, tokens.Refresh, tokens.AccessToken)
+		authorizetest.CheckInvalid(ann, tokens.RefreshToken, tokens.AccessToken)
 		if b, _ := signIn("ann"); b != nil {
 			t.Error("it is of two")
 		}
 		release()
 		signIn("ben")
 		time.Sleep(6 * time.Minute)
-		if b, _ := signIn("ann"); b != nil || !ben.TokenWorks(bens.AccessToken) {
+		if b, _ := signIn("ann"); b != nil || !ben.IsTokenValid(bens.AccessToken) {
 			t.Error("it is no longer its owner's, who came back")
 		}
 	})
@@ -551,32 +551,32 @@ func TestSubClaimIsSetLater(t *testing.T) {
 	kept, inFlight := store.NewMemory(0, 0), store.NewMemory(0, 0)
 	config := func(sub string) func(*people.IdentityProvider, *authorize.Config) {
 		return func(idp *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
-			allowing("group", "clinicians")(idp, c)
+			authorizetest.AllowRefreshTokens(c)
+			withAllowRule("group", "clinicians")(idp, c)
 			idp.Sub, c.Durable, c.Store = sub, kept, inFlight
 		}
 	}
-	old := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, config("")))
-	before := authorizetest.FederatedTokens(old, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
+	old := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, config("")))
+	before := authorizetest.FederatedTokens(old, authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital")))
 	inFlight = store.NewMemory(0, 0) // like after a restart
-	old.Server = authorizetest.NewFederated(t, p, config("oid"))
+	old.Server = authorizetest.NewFederatedServer(t, p, config("oid"))
 	b := authorizetest.NewBrowser(t, old.Server)
-	after := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
+	after := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital")))
 	if sub := b.Claims(after.AccessToken)["sub"]; sub != "0b1" {
 		t.Fatalf("sub %v", sub)
 	}
 	inFlight = store.NewMemory(0, 0)
-	s := authorizetest.NewFederated(t, p, config("oid"))
+	s := authorizetest.NewFederatedServer(t, p, config("oid"))
 	old.Server, b.Server = s, s
-	before, after = old.Refresh(before.Refresh, nil), b.Refresh(after.Refresh, nil)
-	if !old.TokenWorks(before.AccessToken) || !b.TokenWorks(after.AccessToken) {
+	before, after = old.Refresh(before.RefreshToken, nil), b.Refresh(after.RefreshToken, nil)
+	if !old.IsTokenValid(before.AccessToken) || !b.IsTokenValid(after.AccessToken) {
 		t.Error("one of them ended")
 	}
 	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "0b1")} })
 	if got := subjectOf(t, s); got != "access_denied" {
 		t.Errorf("signed in as %q", got)
 	}
-	if old.TokenWorks(before.AccessToken) || b.TokenWorks(after.AccessToken) {
+	if old.IsTokenValid(before.AccessToken) || b.IsTokenValid(after.AccessToken) {
 		t.Error("one of them goes on")
 	}
 }
@@ -587,14 +587,14 @@ func TestClientNamedLikeSub(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "new-app")} })
 	kept := store.NewMemory(0, 0)
 	config := func(idp *people.IdentityProvider, c *authorize.Config) { idp.Sub, c.Store = "oid", kept }
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, config))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, config))
 	token := authorizetest.FederatedTokens(b, nil).AccessToken
-	b.Server = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b.Server = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		config(idp, c)
 		c.Clients = append(c.Clients, client.Client{ID: "new-app", RedirectURIs: []string{authorizetest.Callback}})
 	})
-	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized || b.SignedIn() {
-		t.Errorf("userinfo: %d, signed in: %v", r.StatusCode, b.SignedIn())
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized || b.HasSession() {
+		t.Errorf("userinfo: %d, signed in: %v", r.StatusCode, b.HasSession())
 	}
 }
 
@@ -602,7 +602,7 @@ func TestClientNamedLikeSub(t *testing.T) {
 func TestSubClaimOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { byOID(idp, c); linking(idp, c) })
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSubOID(idp, c); withLinkEmail(idp, c) })
 	if got := signInAs(t, s, p, personAt("ann", "email", "alice@example.org", "email_verified", true)); got != "alice" {
 		t.Errorf("signed in as %q", got)
 	}
@@ -615,11 +615,11 @@ func TestClaimedAccountIsKept(t *testing.T) {
 		s.People = []providertest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")}
 	})
 	kept := store.NewMemory(0, 0)
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		authorizetest.Refreshing(c)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.AllowRefreshTokens(c)
 		idp.Sub, c.Durable, c.Store = "oid", kept, store.NewMemory(0, 0)
 	})
-	authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.OfflineAccess(nil))
+	authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.WithOfflineAccess(nil))
 	for kind, want := range map[string]int{"kept-account:": 1, "person:": 2, "sub-owner:": 1} {
 		keys, err := kept.List(t.Context(), kind)
 		if len(keys) != want || err != nil {
@@ -639,10 +639,13 @@ func TestRemovedProviderUnlinksUser(t *testing.T) {
 	t.Parallel()
 	for name, removed := range map[string]func(*testing.T, *providertest.Provider, store.Store) *authorize.Server{
 		"the provider": func(t *testing.T, _ *providertest.Provider, kept store.Store) *authorize.Server {
-			return authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = kept })
+			return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = kept })
 		},
 		"the link": func(t *testing.T, p *providertest.Provider, kept store.Store) *authorize.Server {
-			return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { authorizetest.Refreshing(c); c.Store = kept })
+			return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.AllowRefreshTokens(c)
+				c.Store = kept
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -650,22 +653,22 @@ func TestRemovedProviderUnlinksUser(t *testing.T) {
 			p, kept := providertest.Start(t, func(s *providertest.Settings) {
 				s.People = []providertest.Person{personAt("1", "email", "alice@example.org", "email_verified", true)}
 			}), store.NewMemory(0, 0)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				authorizetest.Refreshing(c)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.AllowRefreshTokens(c)
 				idp.LinkEmail, c.Store = true, kept
 			}))
-			tokens := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
-			if sub := b.Claims(tokens.AccessToken)["sub"]; sub != "alice" || !b.SignedIn() {
+			tokens := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital")))
+			if sub := b.Claims(tokens.AccessToken)["sub"]; sub != "alice" || !b.HasSession() {
 				t.Fatalf("sub %v", sub)
 			}
 			b.Server = removed(t, p, kept)
-			if b.SignedIn() {
+			if b.HasSession() {
 				t.Error("the session goes on")
 			}
 			if r := b.Get("/oauth2/account"); r.StatusCode == http.StatusOK {
 				t.Error("the account page still opens")
 			}
-			authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+			authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 		})
 	}
 }

@@ -31,19 +31,19 @@ type Directory struct {
 	// incomplete. Default: the list is complete.
 	CheckComplete func(context.Context) error
 
-	users     *snapshotmap.Map[*User]    // by id
-	names     *snapshotmap.Map[[]string] // ids by [lockout.CanonicalName]
-	addresses *snapshotmap.Map[[]string] // ids by lower-case e-mail address
-	linked    bool                       // whether a provider links by verified address, which makes verified addresses unique
+	users        *snapshotmap.Map[*User]    // by id
+	names        *snapshotmap.Map[[]string] // ids by [lockout.CanonicalName]
+	addresses    *snapshotmap.Map[[]string] // ids by lower-case e-mail address
+	linksByEmail bool                       // whether a provider links by verified address, which makes verified addresses unique
 
-	compare PasswordComparer
-	turns   *hashTurns
+	comparer   PasswordComparer
+	hashQueues *hashQueues
 }
 
-// decoy returns a hash to compare for an unknown name, so that timing does not reveal which names exist. Each
+// decoyHash returns a hash to compare for an unknown name, so that timing does not reveal which names exist. Each
 // name always gets the same hash of some user: with a single decoy, users with faster hashes would stand out.
-func (d *Directory) decoy(id string) string {
-	return d.users.Substitute(id).PasswordHash
+func (d *Directory) decoyHash(id string) string {
+	return d.users.PickByKey(id).PasswordHash
 }
 
 // PasswordComparer checks passwords, e.g. Caddy's modules http.authentication.hashes.
@@ -57,10 +57,10 @@ var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknow
 
 // NewDirectory returns a directory of users, or an error for an invalid user. Set linked if an
 // identity provider links people to users by verified e-mail address, which must then be unique.
-func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directory, error) {
+func NewDirectory(users []User, compare PasswordComparer, linksByEmail bool) (*Directory, error) {
 	d := &Directory{
 		users: new(snapshotmap.Map[*User]), names: new(snapshotmap.Map[[]string]), addresses: new(snapshotmap.Map[[]string]),
-		linked: linked, compare: compare, turns: newHashTurns(),
+		linksByEmail: linksByEmail, comparer: compare, hashQueues: newHashQueues(),
 	}
 	for _, u := range users {
 		if err := d.Add(u); err != nil {
@@ -94,9 +94,9 @@ func (d *Directory) Add(u User) error {
 	if err := d.checkLink(&u); err != nil {
 		return err
 	}
-	u.username, u.TokensBoundTo = u.ID, u.credentialHash()
+	u.username, u.TokenBinding = u.ID, u.credentialHash()
 	d.users.Set(u.ID, &u)
-	d.list(&u, func(ids []string) []string { return append(slices.Clip(ids), u.ID) })
+	d.updateLists(&u, func(ids []string) []string { return append(slices.Clip(ids), u.ID) })
 	return nil
 }
 
@@ -104,15 +104,15 @@ func (d *Directory) Add(u User) error {
 func (d *Directory) Remove(id string) {
 	if u := d.User(id); u != nil {
 		d.users.Delete(id)
-		d.list(u, func(ids []string) []string {
+		d.updateLists(u, func(ids []string) []string {
 			return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 		})
 	}
 }
 
-// list applies change to the id lists of the user's name and address. change must return a new
+// updateLists applies change to the id lists of the user's name and address. change must return a new
 // slice, because clones share the old one.
-func (d *Directory) list(u *User, change func(ids []string) []string) {
+func (d *Directory) updateLists(u *User, change func(ids []string) []string) {
 	set := func(lists *snapshotmap.Map[[]string], key string) {
 		if ids := change(lists.Get(key)); len(ids) > 0 {
 			lists.Set(key, ids)
@@ -122,7 +122,7 @@ func (d *Directory) list(u *User, change func(ids []string) []string) {
 	}
 	set(d.names, lockout.CanonicalName(u.ID))
 	if u.Email != "" {
-		set(d.addresses, lowered(u.Email))
+		set(d.addresses, lowerASCII(u.Email))
 	}
 }
 
@@ -140,94 +140,94 @@ func (d *Directory) Generation(id string) oauth2.Generation {
 	return 0
 }
 
-func (d *Directory) known(ctx context.Context) error {
+func (d *Directory) checkComplete(ctx context.Context) error {
 	if d.CheckComplete == nil {
 		return nil
 	}
 	return d.CheckComplete(ctx)
 }
 
-// AccountNamed returns the id of the account for a typed name: the exact match, otherwise the only
+// ResolveName returns the id of the account for a typed name: the exact match, otherwise the only
 // match by canonical name; "" without a match.
-func (d *Directory) AccountNamed(typed string) string {
-	if d.User(typed) != nil {
-		return typed
+func (d *Directory) ResolveName(input string) string {
+	if d.User(input) != nil {
+		return input
 	}
-	if ids := d.names.Get(lockout.CanonicalName(typed)); len(ids) == 1 {
+	if ids := d.names.Get(lockout.CanonicalName(input)); len(ids) == 1 {
 		return ids[0]
 	}
 	return ""
 }
 
-// SignIn returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
+// CheckPassword returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
 // fairly per network. known means that the user has signed in with this browser before.
-func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
+func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrowser bool, id, password string) (*User, error) {
 	if d.User(id) == nil {
-		if err := d.known(ctx); err != nil {
+		if err := d.checkComplete(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if d.Len() == 0 {
 		return nil, ErrWrongPassword
 	}
-	leave, err := d.turns.enter(ctx, network, known)
+	release, err := d.hashQueues.acquire(ctx, network, knownBrowser)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	user, hash := d.User(id), d.decoy(id)
+	defer release()
+	user, hash := d.User(id), d.decoyHash(id)
 	if user != nil {
 		hash = user.PasswordHash
 	}
-	right, err := d.compare.Compare([]byte(hash), []byte(password))
+	matches, err := d.comparer.Compare([]byte(hash), []byte(password))
 	if err != nil {
 		return nil, fmt.Errorf("checking a password: %w", err)
 	}
-	if user == nil || user.Disabled || !right {
+	if user == nil || user.Disabled || !matches {
 		return nil, ErrWrongPassword
 	}
 	return user, nil
 }
 
-// hashTurns limits concurrent password comparisons, because anyone can send passwords and each comparison
+// hashQueues limits concurrent password comparisons, because anyone can send passwords and each comparison
 // uses a core for tens of milliseconds or more. Networks are queued fairly. Known browsers have a queue of
 // their own, so that floods from any number of networks do not delay users at their usual computers.
-type hashTurns struct {
-	strangers, known *fairqueue.Queue
+type hashQueues struct {
+	unknownBrowsers, knownBrowsers *fairqueue.Queue
 }
 
-// holders returns the queue keys of an attempt: for IPv6 also the /48, because a customer often has
+// queueKeys returns the queue keys of an attempt: for IPv6 also the /48, because a customer often has
 // all of its 65,536 networks.
-func holders(network string) []string {
+func queueKeys(network string) []string {
 	if prefix, err := netip.ParsePrefix(network); err == nil {
 		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), network}
 	}
 	return []string{network}
 }
 
-func newHashTurns() *hashTurns {
+func newHashQueues() *hashQueues {
 	cores := runtime.GOMAXPROCS(0)
-	return &hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
+	return &hashQueues{unknownBrowsers: fairqueue.New(cores), knownBrowsers: fairqueue.New(cores)}
 }
 
-// enter waits for a turn and returns the function that ends it.
-func (t *hashTurns) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
-	queue := t.strangers
-	if known {
-		queue = t.known
+// acquire waits for a turn and returns the function that ends it.
+func (t *hashQueues) acquire(ctx context.Context, network string, knownBrowser bool) (release func(), err error) {
+	queue := t.unknownBrowsers
+	if knownBrowser {
+		queue = t.knownBrowsers
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockout.QueueTimeout)
 	defer cancel()
-	leave, err = queue.Enter(ctx, holders(network)...)
-	return leave, lockout.QueueError(err)
+	release, err = queue.Acquire(ctx, queueKeys(network)...)
+	return release, lockout.ConvertQueueError(err)
 }
 
-// named returns the local users that a name or address may refer to.
-func (d *Directory) named(term string) (ids []string) {
-	if id := d.AccountNamed(term); id != "" {
+// findByTerm returns the local users that a name or address may refer to.
+func (d *Directory) findByTerm(term string) (ids []string) {
+	if id := d.ResolveName(term); id != "" {
 		ids = append(ids, id)
 	}
-	return append(ids, d.addresses.Get(lowered(term))...)
+	return append(ids, d.addresses.Get(lowerASCII(term))...)
 }
 
 // ErrWrongCode rejects a wrong or used code.
@@ -241,8 +241,8 @@ type OTP struct {
 
 // UsedStep is the time step of a used code, and the step used before.
 type UsedStep struct {
-	key          string // key in the durable store
-	step, before []byte
+	key            string // key in the durable store
+	step, previous []byte
 }
 
 // usedStepLifetime is the time after its use during which a code, or an earlier one, could be valid.
@@ -260,31 +260,31 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 		return nil, ErrWrongCode
 	}
 	used := &UsedStep{key: store.Key("otp", user.ID), step: strconv.AppendInt(nil, step, 10)}
-	used.before, err = o.Durable.Get(ctx, used.key)
+	used.previous, err = o.Durable.Get(ctx, used.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case !used.follows():
+	case !used.isLater():
 		return nil, ErrWrongCode
 	}
-	err = o.Durable.Do(ctx, store.Replacing(used.key, used.before, used.step, usedStepLifetime))
+	err = o.Durable.Do(ctx, store.ReplaceCall(used.key, used.previous, used.step, usedStepLifetime))
 	if store.IsConflict(err) {
 		return nil, ErrWrongCode
 	}
 	return used, err
 }
 
-// follows reports whether the step is later than the previously used step.
-func (u *UsedStep) follows() bool {
+// isLater reports whether the step is later than the previously used step.
+func (u *UsedStep) isLater() bool {
 	step, err1 := strconv.ParseInt(string(u.step), 10, 64)
-	before, err2 := strconv.ParseInt(string(u.before), 10, 64)
+	before, err2 := strconv.ParseInt(string(u.previous), 10, 64)
 	return err1 == nil && err2 == nil && step > before
 }
 
 // ReleaseCode makes a code usable again after its sign-in failed through an internal error.
 func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
-	before := used.before
+	before := used.previous
 	if before == nil {
 		before = []byte("0")
 	}

@@ -30,7 +30,7 @@ type staff struct {
 func (s *staff) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	s.asked = append(s.asked, by.Scope+" "+path+"?"+query.Encode())
 	if s.down {
-		return nil, authorizetest.ErrDown
+		return nil, authorizetest.ErrUnreachable
 	}
 	return []byte(`{"resourceType":"Bundle","entry":[` + s.answers[path] + `]}`), nil
 }
@@ -46,13 +46,13 @@ var (
 	byAddress = launch.PersonSearch{Type: "Practitioner", Claim: "", System: ""}
 )
 
-// searching configures searches for a provider's people.
-func searching(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
+// withSearches configures searches for a provider's people.
+func withSearches(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
 	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
 }
 
-// ward is a provider with one person, staff number 4|2, and a FHIR server.
-type ward struct {
+// searchFixture is a provider with one person, staff number 4|2, and a FHIR server.
+type searchFixture struct {
 	provider *providertest.Provider
 	records  *staff
 	log      bytes.Buffer
@@ -61,21 +61,21 @@ type ward struct {
 	sub      string // sub of the latest sign-in
 }
 
-func newWard(t *testing.T, claims map[string]any) *ward {
-	w := &ward{records: &staff{answers: map[string]string{}}, stores: [2]store.Store{store.NewMemory(0, 0), store.NewMemory(0, 0)}}
+func newSearchFixture(t *testing.T, claims map[string]any) *searchFixture {
+	w := &searchFixture{records: &staff{answers: map[string]string{}}, stores: [2]store.Store{store.NewMemory(0, 0), store.NewMemory(0, 0)}}
 	w.provider = providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{{Subject: "s", Claims: claims}} })
 	return w
 }
 
 // signIn signs the person in at a new gateway and returns the relative fhirUser or the error.
-func (w *ward) signIn(t *testing.T, scope string, change func(*people.IdentityProvider)) string {
+func (w *searchFixture) signIn(t *testing.T, scope string, change func(*people.IdentityProvider)) string {
 	t.Helper()
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
 		change(idp)
 		c.Records, c.Store, c.Durable = w.records, w.stores[0], w.stores[1]
 		c.Logger, c.Audit = slog.New(slog.NewTextHandler(&w.log, nil)), w.trail.Record
 	}))
-	u := authorizetest.Federate(b, url.Values{"scope": {scope}})
+	u := authorizetest.SignInAtProvider(b, url.Values{"scope": {scope}})
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
@@ -113,13 +113,13 @@ func TestFHIRUserSearch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t, tt.claims)
+			w := newSearchFixture(t, tt.claims)
 			w.records.answers["Practitioner"] = tt.entries
-			authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(tt.by...)), tt.want)
+			authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", withSearches(tt.by...)), tt.want)
 			if log := w.log.String(); !strings.Contains(log, tt.logged) || tt.logged != "" && !strings.Contains(log, "idp=hospital subject=s user=ada") {
 				t.Errorf("logged %q, want %q", log, tt.logged)
 			}
-			if told := strings.Contains(w.trail.Take(), audit.FHIRUser+" "); told != (tt.want != "") {
+			if told := strings.Contains(w.trail.Drain(), audit.KindFHIRUser+" "); told != (tt.want != "") {
 				t.Errorf("recorded: %t", told)
 			}
 		})
@@ -147,17 +147,17 @@ func TestFamily(t *testing.T) {
 		{"another year", contact("bob@hospital.example"), "", "2019", "Patient", ""},
 		{"a day without its year", contact("bob@hospital.example"), "", "0000-02-29", "Patient", "Patient/x"},
 	} {
-		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
+		w := newSearchFixture(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
 		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
-		authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
+		authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", withSearches(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
 		if refused := strings.Contains(w.log.String(), "belongs to someone else"); refused != (tt.want == "") {
 			t.Errorf("%s: logged %q", tt.name, w.log.String())
 		}
 	}
 }
 
-// TestFHIRUserSearchAsks checks the search query, and that the claim and the configuration take precedence.
-func TestFHIRUserSearchAsks(t *testing.T) {
+// TestFHIRUserSearchQuery checks the search query, and that the claim and the configuration take precedence.
+func TestFHIRUserSearchQuery(t *testing.T) {
 	t.Parallel()
 	claims := map[string]any{"hr": map[string]any{"number": "4|2"}, "f": "Practitioner/claimed"}
 	for _, tt := range []struct {
@@ -168,9 +168,9 @@ func TestFHIRUserSearchAsks(t *testing.T) {
 		{"the claim", "", "Practitioner/claimed", func(idp *people.IdentityProvider) { idp.Claims = map[string]string{"fhirUser": "f"} }},
 		{"the configuration", "", "Practitioner/c", func(idp *people.IdentityProvider) { idp.FHIRUsers = map[string]string{"s": "Practitioner/c"} }},
 	} {
-		w := newWard(t, claims)
+		w := newSearchFixture(t, claims)
 		w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
-		got := w.signIn(t, "openid fhirUser", func(idp *people.IdentityProvider) { searching(byNumber)(idp); tt.change(idp) })
+		got := w.signIn(t, "openid fhirUser", func(idp *people.IdentityProvider) { withSearches(byNumber)(idp); tt.change(idp) })
 		authorizetest.Equal(t, got, tt.want, tt.name)
 		authorizetest.Equal(t, strings.Join(w.records.asked, "\n"), tt.asked, tt.name)
 	}
@@ -180,26 +180,26 @@ func TestFHIRUserSearchAsks(t *testing.T) {
 // day, and never for a removed search.
 func TestFHIRUserIsRemembered(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
+	w := newSearchFixture(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	for range 2 {
-		authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+		authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p1")
 	}
 	authorizetest.Equal(t, len(w.records.asked), 1, "searches")
 	w.records.answers["Practitioner"] = record("p2", "urn:n", "5", "")
 	w.provider.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": 5}}}}
 	})
-	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p2")
 	w.age(t)
-	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p2")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p2")
 	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
-	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", searching()), "")
+	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", withSearches()), "")
 	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
 }
 
 // age backdates the search result by a day.
-func (w *ward) age(t *testing.T) {
+func (w *searchFixture) age(t *testing.T) {
 	value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
 	authorizetest.NoError(t, err)
 	old := regexp.MustCompile(`"at":"[^"]*"`).ReplaceAll(value, []byte(`"at":"`+time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)+`"`))
@@ -210,19 +210,19 @@ func (w *ward) age(t *testing.T) {
 // in to.
 func TestFHIRUserWhileDown(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
+	w := newSearchFixture(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
 	w.records.down = true
-	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", searching(byNumber)), "temporarily_unavailable")
-	authorizetest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", withSearches(byNumber)), "temporarily_unavailable")
+	authorizetest.Equal(t, w.signIn(t, "openid demo.read", withSearches(byNumber)), "")
 	w.records.down = false
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
-	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p1")
 	w.records.down = true
 	for _, number := range []string{"4|2", "5"} { // another number means another person
 		w.provider.Change(func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
 		})
-		authorizetest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+		authorizetest.Equal(t, w.signIn(t, "openid demo.read", withSearches(byNumber)), "")
 		value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
 		if kept := strings.Contains(string(value), "Practitioner/p1"); err != nil || kept != (number == "4|2") {
 			t.Errorf("with the number %s kept: %t, %v", number, kept, err)

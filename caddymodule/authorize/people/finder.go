@@ -28,14 +28,14 @@ type StoredPerson struct {
 
 // find returns the matching accounts among the indexed and further ids.
 func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []StoredPerson, err error) {
-	ids, err := f.ids(ctx, keys)
+	ids, err := f.indexedIDs(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	return f.ofIDs(ctx, match, append(ids, further...)...)
+	return f.matchIDs(ctx, match, append(ids, further...)...)
 }
 
-func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccount) bool, ids ...string) (found []StoredPerson, err error) {
+func (f Finder) matchIDs(ctx context.Context, match func(id string, s *storedAccount) bool, ids ...string) (found []StoredPerson, err error) {
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		stored, err := f.Accounts.storedAccount(ctx, id)
@@ -43,15 +43,15 @@ func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccoun
 			return nil, err
 		}
 		if stored != nil && match(id, stored) {
-			found = append(found, StoredPerson{stored.describe(), id, f.holder(id, stored)})
+			found = append(found, StoredPerson{stored.describe(), id, f.subOf(id, stored)})
 		}
 	}
 	return found, nil
 }
 
-// ids returns the ids of the accounts in index entries.
-func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error) {
-	values, err := store.Values(ctx, f.Accounts.Durable, keys...)
+// indexedIDs returns the ids of the accounts in index entries.
+func (f Finder) indexedIDs(ctx context.Context, keys []string) (ids []string, err error) {
+	values, err := store.ReadValues(ctx, f.Accounts.Durable, keys...)
 	for _, value := range values {
 		entry, err := store.FromJSON[indexEntry](value)
 		switch {
@@ -59,65 +59,65 @@ func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error
 			return nil, err
 		case entry == nil:
 			continue
-		case entry.Full:
-			kept, err := f.Accounts.Durable.List(ctx, keptAccountPrefix)
+		case entry.IsFull:
+			kept, err := f.Accounts.Durable.List(ctx, durableAccountPrefix)
 			for _, key := range kept {
-				ids = append(ids, strings.TrimPrefix(key, keptAccountPrefix))
+				ids = append(ids, strings.TrimPrefix(key, durableAccountPrefix))
 			}
 			return ids, err
 		}
-		for _, t := range entry.Taken {
+		for _, t := range entry.Uses {
 			ids = append(ids, t.ID)
 		}
 	}
 	return ids, err
 }
 
-// FirstNamed returns the account that was first to use a name since a time, regardless of its
+// FindFirstNamed returns the account that was first to use a name since a time, regardless of its
 // present name; none if the account no longer exists.
-func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]StoredPerson, error) {
+func (f Finder) FindFirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]StoredPerson, error) {
 	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(entry.Taken, func(t taking) bool { return !t.Since.Before(since) })
+	i := slices.IndexFunc(entry.Uses, func(t nameUse) bool { return !t.Since.Before(since) })
 	switch {
 	case i >= 0:
-		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, entry.Taken[i].ID)
-	case entry.Full:
+		return f.matchIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, entry.Uses[i].ID)
+	case entry.IsFull:
 		return nil, ErrAmbiguous
 	}
 	return nil, nil
 }
 
-// holder returns the sub of an account's person.
-func (f Finder) holder(id string, s *storedAccount) string {
+// subOf returns the sub of an account's person.
+func (f Finder) subOf(id string, s *storedAccount) string {
 	if p := f.Accounts.Providers[s.Provider]; p != nil {
-		if local := f.Accounts.linked(p, s.identity()); local != nil {
+		if local := f.Accounts.linkedUser(p, s.identity()); local != nil {
 			return local.ID
 		}
 	}
 	return id
 }
 
-// BySubject returns the accounts of a subject at a provider's issuer: several if the sub claim was reconfigured.
-func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]StoredPerson, error) {
+// FindBySubject returns the accounts of a subject at a provider's issuer: several if the sub claim was reconfigured.
+func (f Finder) FindBySubject(ctx context.Context, p *Provider, subject string) ([]StoredPerson, error) {
 	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && s.Subject == subject
 	})
 }
 
-// ByID returns the accounts of a provider's issuer by the provider's subject or by sub.
-func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]StoredPerson, error) {
-	found, err := f.BySubject(ctx, p, id)
+// FindByID returns the accounts of a provider's issuer by the provider's subject or by sub.
+func (f Finder) FindByID(ctx context.Context, p *Provider, id string) ([]StoredPerson, error) {
+	found, err := f.FindBySubject(ctx, p, id)
 	if len(found) > 0 || err != nil {
 		return found, err
 	}
-	return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, id)
+	return f.matchIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, id)
 }
 
-// ByName returns the accounts of a provider's issuer by sub, user name or verified address.
-func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]StoredPerson, error) {
+// FindByName returns the accounts of a provider's issuer by sub, user name or verified address.
+func (f Finder) FindByName(ctx context.Context, p *Provider, name string) ([]StoredPerson, error) {
 	return f.find(ctx, []string{nameKey(p.subIssuer(), name)}, func(id string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && (id == name || s.isNamed(name))
 	}, name)
@@ -129,11 +129,11 @@ func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]StoredP
 func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error) {
 	key, subject, _ := strings.Cut(term, ":")
 	if key == Local && f.Accounts.Directory.User(subject) != nil {
-		return []StoredPerson{f.local(subject)}, nil
+		return []StoredPerson{f.localPerson(subject)}, nil
 	}
 	if p := f.Accounts.Providers[key]; p != nil {
-		if found, err := f.BySubject(ctx, p, subject); len(found) > 0 || err != nil {
-			return each(found), err
+		if found, err := f.FindBySubject(ctx, p, subject); len(found) > 0 || err != nil {
+			return distinctPeople(found), err
 		}
 	}
 	var keys []string
@@ -144,21 +144,21 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error
 	}
 	var found []StoredPerson
 	if f.Accounts.Directory.User(term) != nil {
-		found = []StoredPerson{f.local(term)}
+		found = []StoredPerson{f.localPerson(term)}
 	} else {
-		for _, id := range f.Accounts.Directory.named(term) {
-			found = append(found, f.local(id))
+		for _, id := range f.Accounts.Directory.findByTerm(term) {
+			found = append(found, f.localPerson(id))
 		}
 	}
-	others, err := f.find(ctx, keys, func(id string, s *storedAccount) bool { return id == term || s.isNamed(term) }, term)
-	return each(append(found, others...)), err
+	more, err := f.find(ctx, keys, func(id string, s *storedAccount) bool { return id == term || s.isNamed(term) }, term)
+	return distinctPeople(append(found, more...)), err
 }
 
-// local returns a local user, without a provider's names.
-func (f Finder) local(id string) StoredPerson { return StoredPerson{ID: id, User: id} }
+// localPerson returns a local user, without a provider's names.
+func (f Finder) localPerson(id string) StoredPerson { return StoredPerson{ID: id, User: id} }
 
-// each returns the distinct people ordered by sub.
-func each(found []StoredPerson) []StoredPerson {
+// distinctPeople returns the distinct people ordered by sub.
+func distinctPeople(found []StoredPerson) []StoredPerson {
 	slices.SortStableFunc(found, func(a, b StoredPerson) int { return strings.Compare(a.User, b.User) })
 	return slices.CompactFunc(found, func(a, b StoredPerson) bool { return a.User == b.User })
 }
@@ -205,13 +205,13 @@ func (f Finder) ResolveOne(ctx context.Context, term string) (StoredPerson, erro
 	return StoredPerson{}, err
 }
 
-// Sub returns the sub found by [Finder.ResolveOne]; "" for an empty term.
-func (f Finder) Sub(ctx context.Context, term string) (string, error) {
+// ResolveSub returns the sub found by [Finder.ResolveOne]; "" for an empty term.
+func (f Finder) ResolveSub(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
 	}
-	meant, err := f.ResolveOne(ctx, term)
-	return meant.User, err
+	person, err := f.ResolveOne(ctx, term)
+	return person.User, err
 }
 
 // Describe returns the provider identity of a sub; empty for local or unknown users. Store errors
@@ -228,19 +228,19 @@ func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 
 // indexEntry lists the accounts of an index key. It is stored as long as the accounts are kept.
 type indexEntry struct {
-	Taken []taking  `json:"taken"` // oldest first
-	Full  bool      `json:"full,omitempty"`
-	Until time.Time `json:"until"`
+	Uses   []nameUse `json:"taken"` // oldest first
+	IsFull bool      `json:"full,omitempty"`
+	Until  time.Time `json:"until"`
 }
 
-// taking is an account that has used a name. Its present name may differ.
-type taking struct {
+// nameUse is an account that has used a name. Its present name may differ.
+type nameUse struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
 }
 
-// maxTakings limits an index entry. Lookups of a full entry search all accounts.
-const maxTakings = 20
+// maxNameUses limits an index entry. Lookups of a full entry search all accounts.
+const maxNameUses = 20
 
 // Keys contain the kind and the issuer: names of one provider cannot displace people of another, or
 // people with a subject equal to the name. No issuer contains a NUL.
@@ -249,23 +249,25 @@ func subjectKey(issuer, subject string) string {
 }
 
 func nameKey(issuer, name string) string {
-	return store.Key("person", "name\x00"+issuer+"\x00"+lowered(name))
+	return store.Key("person", "name\x00"+issuer+"\x00"+lowerASCII(name))
 }
 
-// isName reports whether a text can be used for lookups.
-func isName(text string) bool { return text != "" && !strings.ContainsFunc(text, unicode.IsControl) }
+// isIndexable reports whether a text can be used for lookups.
+func isIndexable(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, unicode.IsControl)
+}
 
-// indexing returns the calls that add an account to index entries, given their stored form and the keys under which
+// indexCalls returns the calls that add an account to index entries, given their stored form and the keys under which
 // the account was indexed before. Entries expire at the end of a day, so that most sign-ins write nothing.
-func indexing(now time.Time, id string, until time.Time, keys []string, stored [][]byte, before []string) (calls []*store.Call, err error) {
+func indexCalls(now time.Time, id string, until time.Time, keys []string, stored [][]byte, previousKeys []string) (calls []*store.Call, err error) {
 	until = until.Add(24 * time.Hour).Truncate(24 * time.Hour)
 	for i, key := range keys {
 		entry, err := store.FromJSON[indexEntry](stored[i])
-		if errors.Is(err, store.ErrNewer) {
+		if errors.Is(err, store.ErrNewerVersion) {
 			continue
 		}
 		entry = cmp.Or(entry, new(indexEntry)) // unreadable entries are replaced
-		if !entry.take(id, now, slices.Contains(before, key)) && !entry.Until.Before(until) {
+		if !entry.addUse(id, now, slices.Contains(previousKeys, key)) && !entry.Until.Before(until) {
 			continue
 		}
 		if entry.Until.Before(until) {
@@ -275,30 +277,30 @@ func indexing(now time.Time, id string, until time.Time, keys []string, stored [
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, store.Replacing(key, stored[i], value, entry.Until.Sub(now)))
+		calls = append(calls, store.ReplaceCall(key, stored[i], value, entry.Until.Sub(now)))
 	}
 	return calls, nil
 }
 
-// take adds an account to the entry and reports whether the entry changed. had means that the
+// addUse adds an account to the entry and reports whether the entry changed. had means that the
 // account already had the name. The first and the latest use of a name are recorded.
-func (e *indexEntry) take(id string, now time.Time, had bool) bool {
-	is := func(t taking) bool { return t.ID == id }
-	first := slices.IndexFunc(e.Taken, is)
+func (e *indexEntry) addUse(id string, now time.Time, had bool) bool {
+	is := func(t nameUse) bool { return t.ID == id }
+	first := slices.IndexFunc(e.Uses, is)
 	switch {
-	case first >= 0 && had || first < 0 && e.Full:
+	case first >= 0 && had || first < 0 && e.IsFull:
 		return false
-	case first < 0 && len(e.Taken) >= maxTakings:
-		e.Full = true
+	case first < 0 && len(e.Uses) >= maxNameUses:
+		e.IsFull = true
 		return true
 	}
 	if first >= 0 { // renamed back
-		rest := slices.DeleteFunc(slices.Clone(e.Taken[first+1:]), is)
-		if e.Taken = append(e.Taken[:first+1], rest...); len(e.Taken) >= maxTakings {
-			e.Full = true
+		later := slices.DeleteFunc(slices.Clone(e.Uses[first+1:]), is)
+		if e.Uses = append(e.Uses[:first+1], later...); len(e.Uses) >= maxNameUses {
+			e.IsFull = true
 			return true
 		}
 	}
-	e.Taken = append(e.Taken, taking{id, now})
+	e.Uses = append(e.Uses, nameUse{id, now})
 	return true
 }

@@ -38,7 +38,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	kept := store.NewMemory(0, 0)
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Store = kept
 		c.Users[1].Email = "bob@home.example"
 	})
@@ -83,7 +83,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 				t.Errorf("%s: %v, want %q", tt.term, err, want)
 			}
 			for _, line := range lines(err)[1:] {
-				if term, _, _ := strings.Cut(line, ","); !slices.ContainsFunc(want, func(sub string) bool { return strings.HasSuffix(line, ", sub "+sub) }) || !meansOne(t, s, term) {
+				if term, _, _ := strings.Cut(line, ","); !slices.ContainsFunc(want, func(sub string) bool { return strings.HasSuffix(line, ", sub "+sub) }) || !matchesOnePerson(t, s, term) {
 					t.Errorf("%s: %q", tt.term, line)
 				}
 			}
@@ -104,8 +104,8 @@ func TestOperatorNamesPerson(t *testing.T) {
 
 func lines(err error) []string { return strings.Split(fmt.Sprint(err), "\n") }
 
-// meansOne reports whether a term matches exactly one known person.
-func meansOne(t *testing.T, s *authorize.Server, term string) bool {
+// matchesOnePerson reports whether a term matches exactly one known person.
+func matchesOnePerson(t *testing.T, s *authorize.Server, term string) bool {
 	t.Helper()
 	person, err := s.DescribePerson(t.Context(), term)
 	return err == nil && strings.HasPrefix(person, term+", ")
@@ -116,7 +116,7 @@ func meansOne(t *testing.T, s *authorize.Server, term string) bool {
 func TestRevokeOfNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, nil)
+	s := authorizetest.NewFederatedServer(t, p, nil)
 	sub := signInAs(t, s, p, personAt("4711", "preferred_username", "alice"))
 	for _, term := range []string{"alice", "ALICE"} {
 		_, err := s.RevokeGrants(t.Context(), term, "")
@@ -135,7 +135,7 @@ func TestRevokeOfNamesakes(t *testing.T) {
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, nil)
+	s := authorizetest.NewFederatedServer(t, p, nil)
 	subs := map[string]bool{}
 	for i := range 25 {
 		subs[signInAs(t, s, p, personAt(fmt.Sprint(i), "preferred_username", "ward"))] = true
@@ -153,8 +153,8 @@ func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
 	p, public := providertest.Start(t), providertest.Start(t)
 	kept := store.NewMemory(0, 0)
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		other := authorizetest.Hospital(public)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		other := authorizetest.HospitalProvider(public)
 		other.Key, idp.Sub, c.Store = "public", "oid", kept
 		c.IdentityProviders = append(c.IdentityProviders, other)
 	})
@@ -163,7 +163,7 @@ func TestNamesOfOtherProviders(t *testing.T) {
 		public.Change(func(s *providertest.Settings) {
 			s.People = []providertest.Person{personAt(fmt.Sprint(i), "preferred_username", []string{"ward", p.Issuer + "\x00ann"}[i%2])}
 		})
-		authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.ByProvider("public"))
+		authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.SelectProvider("public"))
 	}
 	if list, err := s.Sessions(t.Context(), "hospital:ann"); len(list) != 1 || err != nil {
 		t.Errorf("by subject: %+v, %v", list, err)
@@ -191,11 +191,11 @@ func TestTrailNamesPerson(t *testing.T) {
 		{"user name", personAt("s", "preferred_username", "Ann", "email", "a@x.example", "email_verified", true), nil, "Ann", ""},
 		{"address", personAt("s", "email", "a@x.example", "email_verified", true), nil, "a@x.example", ""},
 		{"address that is not verified", personAt("s", "email", "a@x.example"), nil, "", ""},
-		{"no groups", personAt("s", "preferred_username", "Ann"), allowing("group", "clinicians"), "Ann", "allow group clinicians: the idp sent no groups"},
-		{"other groups", personAt("s", "groups", "secret"), allowing("group", "clinicians"), "", "allow group clinicians: not in this group"},
-		{"no address", personAt("s"), allowing("email", "*@x.example"), "", "allow email *@x.example: the idp sent no e-mail address"},
-		{"address not verified", personAt("s", "email", "a@x.example"), allowing("email", "*@x.example"), "", "allow email *@x.example: the e-mail address is not verified"},
-		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), allowing("email", "b@y.example"), "a@y.example", "allow email b@y.example: another e-mail address"},
+		{"no groups", personAt("s", "preferred_username", "Ann"), withAllowRule("group", "clinicians"), "Ann", "allow group clinicians: the idp sent no groups"},
+		{"other groups", personAt("s", "groups", "secret"), withAllowRule("group", "clinicians"), "", "allow group clinicians: not in this group"},
+		{"no address", personAt("s"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: the idp sent no e-mail address"},
+		{"address not verified", personAt("s", "email", "a@x.example"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: the e-mail address is not verified"},
+		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), withAllowRule("email", "b@y.example"), "a@y.example", "allow email b@y.example: another e-mail address"},
 		{"disabled here", personAt("s", "email", "alice@example.org", "email_verified", true), func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail, c.Users[0].Disabled = true, true
 		}, "alice@example.org", "the linked local user is disabled"},
@@ -204,14 +204,14 @@ func TestTrailNamesPerson(t *testing.T) {
 			t.Parallel()
 			var events []audit.Event
 			p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{tt.person} })
-			s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 				if tt.change != nil {
 					tt.change(idp, c)
 				}
 			})
 			b := authorizetest.NewBrowser(t, s)
-			back := authorizetest.Federate(b, nil)
+			back := authorizetest.SignInAtProvider(b, nil)
 			want := audit.Person{Provider: "hospital", Subject: "s", UserName: tt.userName}
 			if tt.reason == "" {
 				b.Redeem(back)

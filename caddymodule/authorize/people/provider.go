@@ -114,9 +114,9 @@ type Revalidation struct {
 	// min; from 1 min to 1 h. Negative: no rechecks.
 	Interval time.Duration
 
-	// Outage is the time after the last confirmation during which access continues while the
+	// MaxOutage is the time after the last confirmation during which access continues while the
 	// provider is unreachable. Default: 8 h; from the interval to 7 days.
-	Outage time.Duration
+	MaxOutage time.Duration
 }
 
 const (
@@ -126,7 +126,7 @@ const (
 
 // Check returns an error if a duration is out of range.
 func (r Revalidation) Check() error {
-	interval, outage := cmp.Or(r.Interval, defaultInterval), cmp.Or(r.Outage, defaultOutage)
+	interval, outage := cmp.Or(r.Interval, defaultInterval), cmp.Or(r.MaxOutage, defaultOutage)
 	switch {
 	case interval < 0:
 		return nil
@@ -152,13 +152,13 @@ var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // mappedClaims lists the claims that can be mapped from a provider's claims.
 var mappedClaims = append([]string{
 	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "patient", "groups", "address",
-}, plainClaims...)
+}, topLevelClaims...)
 
-// plainClaims are the furtherClaims except the parts of an address.
-var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
+// topLevelClaims are the furtherClaims except the parts of an address.
+var topLevelClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
 // Local represents the local users in a client's list of identity providers.
-const Local = tokenclaim.Local
+const Local = tokenclaim.LocalIDP
 
 // CheckMappedClaim returns an error if a claim cannot be mapped.
 func CheckMappedClaim(claim string) error {
@@ -187,7 +187,7 @@ func CheckDomain(domain string) error {
 // Check returns an error if a rule can never match or is ambiguous: parsers disagree about addresses with two @.
 func (r AllowRule) Check() error {
 	switch {
-	case r.isOnGroup() && r.Value != "":
+	case r.matchesGroup() && r.Value != "":
 		return nil
 	case r.Claim != "email":
 		return fmt.Errorf("allow %q: use email or group", r.Claim)
@@ -199,7 +199,7 @@ func (r AllowRule) Check() error {
 	return nil
 }
 
-func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
+func (r AllowRule) matchesGroup() bool { return r.Claim == "group" }
 
 // Provider is an identity provider with the HTTP client for it.
 type Provider struct {
@@ -220,14 +220,14 @@ func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Prov
 
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
 	c.Name = cmp.Or(c.Name, c.Key)
-	c.Revalidate = Revalidation{cmp.Or(c.Revalidate.Interval, defaultInterval), cmp.Or(c.Revalidate.Outage, defaultOutage)}
+	c.Revalidate = Revalidation{cmp.Or(c.Revalidate.Interval, defaultInterval), cmp.Or(c.Revalidate.MaxOutage, defaultOutage)}
 	if err := checkProvider(&c); err != nil {
 		return nil, err
 	}
 	client, err := relyingparty.New(relyingparty.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
 		RedirectURI: redirectURI, SelectAccount: c.SelectAccount, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
-		Offline: c.Revalidate.Interval > 0, Google: c.Google, IDTokenAlgorithms: c.IDTokenAlgorithms,
+		RequestOfflineAccess: c.Revalidate.Interval > 0, IsGoogle: c.Google, IDTokenAlgorithms: c.IDTokenAlgorithms,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)
@@ -248,8 +248,8 @@ func checkProvider(c *IdentityProvider) error {
 	if c.SubIssuer != "" {
 		errs = append(errs, relyingparty.CheckIssuer(c.SubIssuer))
 	}
-	for theirs, class := range c.ACRMap {
-		errs = append(errs, CheckMappedACR(theirs, class))
+	for providerACR, class := range c.ACRMap {
+		errs = append(errs, CheckMappedACR(providerACR, class))
 	}
 	return errors.Join(errs...)
 }
@@ -267,7 +267,7 @@ type identity struct {
 	sub             string // value of the configured sub claim, if any
 	user            User
 	groups          []string
-	searches        []launch.PersonQuery
+	queries         []launch.PersonQuery
 }
 
 // Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an email_verified
@@ -277,7 +277,7 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	verified, _ := p.claim(from, "email_verified").(bool)
 	sub, _ := from.Claims[p.Sub].(string)
 	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
-	groups, whole := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.Groups], tokenclaim.Groups))
+	groups, complete := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.DefaultGroupsClaim], tokenclaim.DefaultGroupsClaim))
 	id.groups = groups
 	id.user = User{
 		ID: accountID(id.issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
@@ -285,8 +285,8 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 		Claims: p.furtherClaims(from), Groups: id.groups, provider: p.Key,
 	}
 	id.user.TokenClaims, id.user.Unread = p.tokenClaims(from)
-	if !whole {
-		id.user.Unread = append(id.user.Unread, tokenclaim.Groups)
+	if !complete {
+		id.user.Unread = append(id.user.Unread, tokenclaim.DefaultGroupsClaim)
 	}
 	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
@@ -294,10 +294,10 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	if p.Claims["patient"] != "" {
 		ids, _ := tokenclaim.List(p.claim(from, "patient"))
 		ids = slices.DeleteFunc(ids, func(id string) bool { return !launch.IsID(id) })
-		id.user.Patients = ids[:min(len(ids), maxPatients)]
+		id.user.Patients = ids[:min(len(ids), maxPersonPatients)]
 	}
 	if id.user.FHIRUser == "" && p.FHIRUsers[from.Subject] == "" {
-		id.searches = launch.Queries(p.FHIRUserSearch, from.Claims, id.verifiedEmail(), id.user.Claims["birthdate"])
+		id.queries = launch.Queries(p.FHIRUserSearch, from.Claims, id.verifiedEmail(), id.user.Claims["birthdate"])
 	}
 	return id
 }
@@ -314,16 +314,16 @@ func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return tokenclaim.Find(from.Claims, mapped)
 	}
-	about, verifies := strings.CutSuffix(name, "_verified")
-	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
+	base, isVerification := strings.CutSuffix(name, "_verified")
+	if mappedClaim := p.Claims[base]; isVerification && mappedClaim != "" && mappedClaim != base {
 		return nil
 	}
 	return from.Claims[name]
 }
 
 const (
-	maxClaim    = 1 << 10 // bytes
-	maxPatients = 50      // patients that one person may choose
+	maxClaimLength    = 1 << 10 // bytes
+	maxPersonPatients = 50      // patients that one person may choose
 )
 
 // claimText returns a claim as text; "" if it is too long or not of its type in OpenID Connect Core §5.1.
@@ -338,7 +338,7 @@ func claimText(name string, claim any) (text string) {
 			return strconv.FormatFloat(seconds, 'f', 0, 64)
 		}
 	case string:
-		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaim {
+		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaimLength {
 			return v
 		}
 	}
@@ -348,7 +348,7 @@ func claimText(name string, claim any) (text string) {
 // furtherClaims returns the claims for [User].Claims.
 func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string {
 	var claims map[string]string
-	take := func(name string, claim any) {
+	copyClaim := func(name string, claim any) {
 		text := claimText(name, claim)
 		if text == "" || CheckClaim(name, text) != nil {
 			return
@@ -358,60 +358,60 @@ func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string 
 		}
 		claims[name] = text
 	}
-	for _, name := range plainClaims {
-		take(name, p.claim(from, name))
+	for _, name := range topLevelClaims {
+		copyClaim(name, p.claim(from, name))
 	}
 	address, _ := p.claim(from, "address").(map[string]any)
 	for member, v := range address {
-		take("address."+member, v)
+		copyClaim("address."+member, v)
 	}
 	return claims
 }
 
 // Limits for a claim of [IdentityProvider].TokenClaims, which is read for each request.
 const (
-	maxTokenClaim  = 4 << 10 // bytes
-	maxClaimValues = 200
+	maxTokenClaimLength = 4 << 10 // bytes
+	maxClaimValues      = 200
 )
 
 // tokenClaims returns the stored further claims. A claim that exceeds a limit is omitted entirely,
 // because a truncated list could grant more than the full list.
 func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][]string, unread []string) {
-	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
-		values, whole := tokenclaim.Read(from.Claims, p.TokenClaims[ours])
+	for _, name := range slices.Sorted(maps.Keys(p.TokenClaims)) {
+		values, complete := tokenclaim.Read(from.Claims, p.TokenClaims[name])
 		switch {
-		case !whole || len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaim:
-			unread = append(unread, ours)
+		case !complete || len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaimLength:
+			unread = append(unread, name)
 		case len(values) > 0:
 			if claims == nil {
 				claims = map[string][]string{}
 			}
-			claims[ours] = values
+			claims[name] = values
 		}
 	}
 	return claims, unread
 }
 
 // accountID returns the sub of a federated person, a hash of issuer and subject (OpenID Connect
-// Core §5.7). Local users and clients cannot have such ids ([namecheck.IsHash]).
+// Core §5.7). Local users and clients cannot have such ids ([namecheck.IsDerivedSub]).
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-func (p *Provider) allows(id identity) bool {
+func (p *Provider) allowsSignIn(id identity) bool {
 	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
 }
 
 func (id identity) matches(rule AllowRule) bool {
-	if rule.isOnGroup() {
+	if rule.matchesGroup() {
 		return slices.Contains(id.groups, rule.Value)
 	}
 	address := id.verifiedEmail()
 	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
-		return address != "" && emailDomain(address) == lowered(domain)
+		return address != "" && emailDomain(address) == lowerASCII(domain)
 	}
-	return address != "" && lowered(address) == lowered(rule.Value)
+	return address != "" && lowerASCII(address) == lowerASCII(rule.Value)
 }
 
 // verifiedEmail returns the person's verified address if it has exactly one @; otherwise "".
@@ -435,12 +435,12 @@ var factorKinds = map[string][]string{
 
 // CheckMappedACR returns an error if a provider's acr cannot be mapped to a class. The
 // phishing-resistant class is excluded, because the gateway has not verified the key.
-func CheckMappedACR(theirs, class string) error {
-	if strings.ContainsFunc(theirs, unicode.IsSpace) {
-		return fmt.Errorf("acr_map %q: an acr has no spaces", theirs)
+func CheckMappedACR(providerACR, class string) error {
+	if strings.ContainsFunc(providerACR, unicode.IsSpace) {
+		return fmt.Errorf("acr_map %q: an acr has no spaces", providerACR)
 	}
 	if class != oauth2.ACRSingleFactor && class != oauth2.ACRMultiFactor {
-		return fmt.Errorf("acr_map %s to %q: use %s or %s", theirs, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
+		return fmt.Errorf("acr_map %s to %q: use %s or %s", providerACR, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
 	}
 	return nil
 }
@@ -450,7 +450,7 @@ type ACRMap map[string]string
 
 // ProviderACRs returns the provider's acr values for a class, or nil.
 func (m ACRMap) ProviderACRs(class string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(providerACR string) bool { return m[providerACR] != class })
 }
 
 // AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa if and only
@@ -458,7 +458,7 @@ func (m ACRMap) ProviderACRs(class string) []string {
 // the name of the acr claim.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	amr, _ := tokenclaim.List(claims["amr"])
-	two := twoFactors(amr)
+	two := hasTwoFactors(amr)
 	if class := m.class(claims[cmp.Or(acr, "acr")]); class != "" {
 		two = class == oauth2.ACRMultiFactor
 	}
@@ -472,15 +472,15 @@ func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 // class returns the strongest class of the provider's acr values, or "".
 func (m ACRMap) class(claim any) (class string) {
 	values, _ := tokenclaim.List(claim)
-	for _, theirs := range values {
-		if ours := m[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
-			class = ours
+	for _, providerACR := range values {
+		if mappedClass := m[providerACR]; mappedClass != "" && oauth2.MeetsACR(mappedClass, class) {
+			class = mappedClass
 		}
 	}
 	return class
 }
 
-func twoFactors(amr []string) bool {
+func hasTwoFactors(amr []string) bool {
 	kinds := 0
 	for _, methods := range factorKinds {
 		if slices.ContainsFunc(amr, func(method string) bool { return slices.Contains(methods, method) }) {
@@ -504,12 +504,12 @@ func emailDomain(address string) string {
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
 		return ""
 	}
-	return lowered(domain)
+	return lowerASCII(domain)
 }
 
-// lowered lowercases ASCII letters only (RFC 4343 §3): Unicode case mapping turns İ into i and
+// lowerASCII lowercases ASCII letters only (RFC 4343 §3): Unicode case mapping turns İ into i and
 // equates ſ with s, which would confuse different domains or mailboxes.
-func lowered(address string) string {
+func lowerASCII(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
 			return r - 'A' + 'a'
@@ -529,18 +529,18 @@ func (a *Accounts) SignInMethods(keys []string) SignInMethods {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
 	}
-	var ways SignInMethods
+	var methods SignInMethods
 	for _, key := range keys {
 		if p := a.Providers[key]; p != nil {
-			ways.Providers = append(ways.Providers, p)
+			methods.Providers = append(methods.Providers, p)
 		}
 	}
-	ways.Local = slices.Contains(keys, Local) && a.Directory.Len() > 0
-	return ways
+	methods.Local = slices.Contains(keys, Local) && a.Directory.Len() > 0
+	return methods
 }
 
-// Has reports whether the provider with the key is a sign-in method; "" and [Local] mean the password sign-in.
-func (w SignInMethods) Has(key string) bool {
+// Includes reports whether the provider with the key is a sign-in method; "" and [Local] mean the password sign-in.
+func (w SignInMethods) Includes(key string) bool {
 	if key == "" || key == Local {
 		return w.Local
 	}

@@ -140,7 +140,7 @@ func TestAllow(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Provider{IdentityProvider: IdentityProvider{Allow: tt.rules}}
-			if got := p.allows(tt.id); !reflect.DeepEqual(got, tt.want) {
+			if got := p.allowsSignIn(tt.id); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("allows = %t", got)
 			}
 		})

@@ -60,9 +60,9 @@ type User struct {
 	// Unread lists groups and TokenClaims that the provider sent but that could not be read completely.
 	Unread []string `json:",omitempty"`
 
-	provider      string // provider key; "" for local users
-	username      string // preferred_username: a local user's ID, or the provider's claim
-	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which tokens are bound
+	provider     string // provider key; "" for local users
+	username     string // preferred_username: a local user's ID, or the provider's claim
+	TokenBinding string `json:"-"` // hash of a local user's credential, to which tokens are bound
 }
 
 // check validates the optional fields.
@@ -140,21 +140,21 @@ func (u *User) ProviderName() string {
 	return cmp.Or(u.username, u.Email)
 }
 
-// IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the user by sub, user
+// MatchesLoginHint reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the user by sub, user
 // name or e-mail address, verified or not. ASCII case is ignored.
-func (u *User) IsNamed(hint string) bool {
-	return isName(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowered(name) == lowered(hint) })
+func (u *User) MatchesLoginHint(hint string) bool {
+	return isIndexable(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowerASCII(name) == lowerASCII(hint) })
 }
 
-// MayChoose reports whether the user may choose a patient according to the configuration and the
+// MayChoosePatient reports whether the user may choose a patient according to the configuration and the
 // identity provider; true for "".
-func (u *User) MayChoose(patient string) bool {
-	return patient == "" || u.Person().MayHave(patient)
+func (u *User) MayChoosePatient(patient string) bool {
+	return patient == "" || u.Person().MayChoosePatient(patient)
 }
 
 // Attributes returns the attributes that rules can match.
 func (u *User) Attributes() tokenclaim.Attributes {
-	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
+	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.LocalIDP), Groups: u.Groups, Claims: u.TokenClaims, UnreadClaims: u.Unread}
 }
 
 // Person returns the user as a chooser of patients.
@@ -251,7 +251,7 @@ func ScopeOf(claim string) string {
 func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	all := map[string]any{}
 	for name, value := range user.Claims {
-		putClaim(all, name, value)
+		addClaim(all, name, value)
 	}
 	for name, value := range map[string]string{
 		"name": user.Name, "preferred_username": user.username, "email": user.Email,
@@ -274,9 +274,9 @@ func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	return all
 }
 
-// putClaim adds a claim in its standard type: a number for updated_at, a boolean for
+// addClaim adds a claim in its standard type: a number for updated_at, a boolean for
 // phone_number_verified, an object for address.
-func putClaim(all map[string]any, name, value string) {
+func addClaim(all map[string]any, name, value string) {
 	switch object, member, nested := strings.Cut(name, "."); {
 	case nested:
 		address, ok := all[object].(map[string]string)

@@ -12,12 +12,12 @@ import (
 
 // Authenticator is a passkey in software, including the browser's role (Web Authentication Level 3).
 type Authenticator struct {
-	Origin     string // origin of the page
-	RPID       string // relying party id of the passkey
-	Handle     []byte // user handle of the passkey
-	Count      uint32 // signature counter; 0 stays 0
-	Synced     bool   // backup eligible
-	Unverified bool   // does not verify the user
+	Origin            string // origin of the page
+	RPID              string // relying party id of the passkey
+	UserHandle        []byte // user handle of the passkey
+	SignCount         uint32 // signature counter; 0 stays 0
+	BackupEligible    bool   // backup eligible
+	SkipsVerification bool   // does not verify the user
 
 	id  []byte
 	key *ecdsa.PrivateKey
@@ -30,7 +30,7 @@ type credentialOptions struct {
 	} `json:"user"`
 }
 
-type credentialAnswer struct {
+type credentialResponse struct {
 	ID       string            `json:"id"`
 	RawID    string            `json:"rawId"`
 	Type     string            `json:"type"`
@@ -44,7 +44,7 @@ func (a *Authenticator) Create(options string) (string, error) {
 		return "", err
 	}
 	var err error
-	if a.Handle, err = base64.RawURLEncoding.DecodeString(o.User.ID); err != nil {
+	if a.UserHandle, err = base64.RawURLEncoding.DecodeString(o.User.ID); err != nil {
 		return "", err
 	}
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -60,7 +60,7 @@ func (a *Authenticator) Create(options string) (string, error) {
 	data = binary.BigEndian.AppendUint16(data, uint16(len(a.id)))
 	data = append(append(data, a.id...), public...)
 	object := append([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData"), cborBytes(data)...)
-	return a.answer(map[string]string{
+	return a.encodeResponse(map[string]string{
 		"clientDataJSON":    encode(a.clientData("webauthn.create", o.Challenge)),
 		"attestationObject": encode(object),
 	})
@@ -72,8 +72,8 @@ func (a *Authenticator) Get(options string) (string, error) {
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
 		return "", err
 	}
-	if a.Count > 0 {
-		a.Count++
+	if a.SignCount > 0 {
+		a.SignCount++
 	}
 	client, data := a.clientData("webauthn.get", o.Challenge), a.data(0)
 	hash := sha256.Sum256(client)
@@ -82,14 +82,14 @@ func (a *Authenticator) Get(options string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return a.answer(map[string]string{
+	return a.encodeResponse(map[string]string{
 		"clientDataJSON": encode(client), "authenticatorData": encode(data),
-		"signature": encode(signature), "userHandle": encode(a.Handle),
+		"signature": encode(signature), "userHandle": encode(a.UserHandle),
 	})
 }
 
-func (a *Authenticator) answer(response map[string]string) (string, error) {
-	text, err := json.Marshal(credentialAnswer{encode(a.id), encode(a.id), "public-key", response})
+func (a *Authenticator) encodeResponse(response map[string]string) (string, error) {
+	text, err := json.Marshal(credentialResponse{encode(a.id), encode(a.id), "public-key", response})
 	return string(text), err
 }
 
@@ -104,14 +104,14 @@ func (a *Authenticator) clientData(typ, challenge string) []byte {
 // data returns the authenticator data (§6.1).
 func (a *Authenticator) data(flags byte) []byte {
 	flags |= 0x01 // user present
-	if !a.Unverified {
+	if !a.SkipsVerification {
 		flags |= 0x04
 	}
-	if a.Synced {
+	if a.BackupEligible {
 		flags |= 0x08 | 0x10
 	}
 	hash := sha256.Sum256([]byte(a.RPID))
-	return binary.BigEndian.AppendUint32(append(hash[:], flags), a.Count)
+	return binary.BigEndian.AppendUint32(append(hash[:], flags), a.SignCount)
 }
 
 // coseKey returns the public key in COSE form (RFC 9053 §7.1.1): kty EC2, alg ES256, crv P-256.

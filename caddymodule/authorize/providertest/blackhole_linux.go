@@ -30,12 +30,12 @@ func BlackHole(tb testing.TB) string {
 	}
 	own := name.(*syscall.SockaddrInet4)
 	address := netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port)).String()
-	fill(tb, address)
+	fillBacklog(tb, address)
 	return address
 }
 
-// fill connects until a connection is no longer accepted. With a backlog of 0, Linux accepts one.
-func fill(tb testing.TB, address string) {
+// fillBacklog connects until a connection is no longer accepted. With a backlog of 0, Linux accepts one.
+func fillBacklog(tb testing.TB, address string) {
 	tb.Helper()
 	for range 8 {
 		conn, err := net.DialTimeout("tcp", address, 50*time.Millisecond)

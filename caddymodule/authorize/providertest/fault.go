@@ -22,14 +22,14 @@ import (
 // disconnects or the test ends. Any http.HandlerFunc is a Fault.
 type Fault func(http.ResponseWriter, *http.Request)
 
-// partial is the start of a response that never ends.
-const partial = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"access_token\":"
+// partialResponse is the start of a response that never ends.
+const partialResponse = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"access_token\":"
 
-// Silent accepts the request and never responds.
-func Silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// NeverRespond accepts the request and never responds.
+func NeverRespond(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Stall starts a response and stops within its body.
-func Stall(w http.ResponseWriter, r *http.Request) {
+// StallBody starts a response and stops within its body.
+func StallBody(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "1000")
 	_, _ = io.WriteString(w, `{"access_token":`)
@@ -40,13 +40,13 @@ func Stall(w http.ResponseWriter, r *http.Request) {
 // StallHeader starts a response and stops within its header. HTTP/1.1 only.
 func StallHeader(w http.ResponseWriter, r *http.Request) {
 	hijack(w, func(conn net.Conn) {
-		_, _ = io.WriteString(conn, partial[:40])
+		_, _ = io.WriteString(conn, partialResponse[:40])
 		_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 	})
 }
 
-// Drip sends a response byte by byte without end.
-func Drip(w http.ResponseWriter, r *http.Request) {
+// DripBytes sends a response byte by byte without end.
+func DripBytes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -61,36 +61,36 @@ func Drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Reset starts a response and resets the TCP connection. HTTP/1.1 only.
-func Reset(w http.ResponseWriter, _ *http.Request) {
+// ResetMidResponse starts a response and resets the TCP connection. HTTP/1.1 only.
+func ResetMidResponse(w http.ResponseWriter, _ *http.Request) {
 	hijack(w, func(conn net.Conn) {
-		_, _ = io.WriteString(conn, partial)
-		linger(conn)
+		_, _ = io.WriteString(conn, partialResponse)
+		resetOnClose(conn)
 	})
 }
 
-// ResetAtOnce resets the TCP connection before the response. HTTP/1.1 only.
-func ResetAtOnce(w http.ResponseWriter, _ *http.Request) { hijack(w, linger) }
+// ResetConnection resets the TCP connection before the response. HTTP/1.1 only.
+func ResetConnection(w http.ResponseWriter, _ *http.Request) { hijack(w, resetOnClose) }
 
-// Close closes the connection with a FIN before the response. HTTP/1.1 only.
-func Close(w http.ResponseWriter, _ *http.Request) { hijack(w, func(net.Conn) {}) }
+// CloseConnection closes the connection with a FIN before the response. HTTP/1.1 only.
+func CloseConnection(w http.ResponseWriter, _ *http.Request) { hijack(w, func(net.Conn) {}) }
 
-// Truncate starts a response and closes the connection with a FIN within its body. HTTP/1.1 only.
-func Truncate(w http.ResponseWriter, _ *http.Request) {
-	hijack(w, func(conn net.Conn) { _, _ = io.WriteString(conn, partial) })
+// TruncateBody starts a response and closes the connection with a FIN within its body. HTTP/1.1 only.
+func TruncateBody(w http.ResponseWriter, _ *http.Request) {
+	hijack(w, func(conn net.Conn) { _, _ = io.WriteString(conn, partialResponse) })
 }
 
-// Abort closes the connection, or the stream over HTTP/2.
-func Abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+// AbortHandler closes the connection, or the stream over HTTP/2.
+func AbortHandler(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// HTML responds with 200 and an HTML page, like an interfering proxy.
-func HTML(w http.ResponseWriter, _ *http.Request) {
+// SendHTML responds with 200 and an HTML page, like an interfering proxy.
+func SendHTML(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, "<!DOCTYPE html><title>Welcome</title><h1>It works!</h1>")
 }
 
-// Huge responds with 200 and 10 MB of JSON.
-func Huge(w http.ResponseWriter, _ *http.Request) {
+// SendHugeJSON responds with 200 and 10 MB of JSON.
+func SendHugeJSON(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"access_token":"`)
 	for range 10 {
@@ -137,8 +137,8 @@ func hijack(w http.ResponseWriter, use func(net.Conn)) {
 	use(conn)
 }
 
-// linger makes Close reset the TCP connection.
-func linger(conn net.Conn) {
+// resetOnClose makes Close reset the TCP connection.
+func resetOnClose(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
@@ -194,8 +194,8 @@ func WrongAudience(t *IDToken) { t.Claims["aud"] = "another" }
 // WrongIssuer sets another provider as iss.
 func WrongIssuer(t *IDToken) { t.Claims["iss"] = "https://login.attacker.example" }
 
-// Expired sets exp to a time in the past.
-func Expired(t *IDToken) { t.Claims["exp"] = time.Now().Add(-time.Hour).Unix() }
+// ExpiredToken sets exp to a time in the past.
+func ExpiredToken(t *IDToken) { t.Claims["exp"] = time.Now().Add(-time.Hour).Unix() }
 
 // OtherAuthorizedParty sets another client as azp, and both clients as aud.
 func OtherAuthorizedParty(t *IDToken) {

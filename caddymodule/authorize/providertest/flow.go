@@ -40,7 +40,7 @@ func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 
 // authorize responds immediately without a page.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
-	s, q := p.current(), r.Form
+	s, q := p.currentSettings(), r.Form
 	redirect, err := url.Parse(q.Get("redirect_uri"))
 	if err != nil || !redirect.IsAbs() || q.Get("client_id") != s.ClientID {
 		http.Error(w, "wrong client_id or redirect_uri", http.StatusBadRequest)
@@ -79,18 +79,18 @@ func (p *Provider) newCode(s Settings, q url.Values) string {
 
 // token handles the token endpoint (OpenID Connect Core §3.1.3).
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
-	s := p.current()
-	if !s.authenticates(r) {
+	s := p.currentSettings()
+	if !s.authenticatesClient(r) {
 		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
 		return
 	}
 	if r.PostForm.Get("grant_type") == "refresh_token" {
-		p.refreshed(w, s, r.PostForm.Get("refresh_token"))
+		p.redeemRefreshToken(w, s, r.PostForm.Get("refresh_token"))
 		return
 	}
-	g, ok := p.takeGrant(r.PostForm.Get("code"))
+	g, ok := p.redeemCode(r.PostForm.Get("code"))
 	if !ok || r.PostForm.Get("grant_type") != "authorization_code" ||
-		r.PostForm.Get("redirect_uri") != g.redirectURI || challenge(r.PostForm.Get("code_verifier")) != g.challenge {
+		r.PostForm.Get("redirect_uri") != g.redirectURI || codeChallenge(r.PostForm.Get("code_verifier")) != g.challenge {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
@@ -101,15 +101,15 @@ const accessLifetime = time.Hour
 
 // introspect handles introspection (RFC 7662). Tokens of removed people are inactive.
 func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
-	s := p.current()
-	if !s.authenticates(r) {
+	s := p.currentSettings()
+	if !s.authenticatesClient(r) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	p.mu.Lock()
-	token := p.access[r.PostForm.Get("token")]
-	if g, ok := p.refresh[r.PostForm.Get("token")]; ok {
-		token = issued{g.person, time.Now().Add(accessLifetime)}
+	token := p.accessTokens[r.PostForm.Get("token")]
+	if g, ok := p.refreshTokens[r.PostForm.Get("token")]; ok {
+		token = issuedToken{g.person, time.Now().Add(accessLifetime)}
 	}
 	p.mu.Unlock()
 	if !time.Now().Before(token.expires) || !slices.ContainsFunc(s.People, func(now Person) bool { return now.Subject == token.person.Subject }) {
@@ -123,7 +123,7 @@ func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
 	access := rand.Text()
 	p.mu.Lock()
-	p.access[access], p.refresh[refresh] = issued{g.person, time.Now().Add(accessLifetime)}, g
+	p.accessTokens[access], p.refreshTokens[refresh] = issuedToken{g.person, time.Now().Add(accessLifetime)}, g
 	p.mu.Unlock()
 	answer := map[string]any{
 		"access_token": access, "token_type": "Bearer", "expires_in": accessLifetime.Seconds(), "refresh_token": refresh,
@@ -135,13 +135,13 @@ func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refres
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// refreshed redeems a refresh token (RFC 6749 §6) for tokens with the person's current claims.
-func (p *Provider) refreshed(w http.ResponseWriter, s Settings, token string) {
+// redeemRefreshToken redeems a refresh token (RFC 6749 §6) for tokens with the person's current claims.
+func (p *Provider) redeemRefreshToken(w http.ResponseWriter, s Settings, token string) {
 	p.mu.Lock()
-	g, ok := p.refresh[token]
+	g, ok := p.refreshTokens[token]
 	next := token
-	if !s.KeepRefreshToken {
-		delete(p.refresh, token)
+	if !s.ReuseRefreshTokens {
+		delete(p.refreshTokens, token)
 		next = rand.Text()
 	}
 	p.mu.Unlock()
@@ -156,17 +156,17 @@ func (p *Provider) refreshed(w http.ResponseWriter, s Settings, token string) {
 
 // revoke deletes a refresh token (RFC 7009).
 func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
-	if !p.current().authenticates(r) {
+	if !p.currentSettings().authenticatesClient(r) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.refresh, r.PostForm.Get("token"))
+	delete(p.refreshTokens, r.PostForm.Get("token"))
 }
 
-// authenticates checks the client secret, which must be sent by one method only (RFC 6749 §2.3).
-func (s Settings) authenticates(r *http.Request) bool {
+// authenticatesClient checks the client secret, which must be sent by one method only (RFC 6749 §2.3).
+func (s Settings) authenticatesClient(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()
 	switch {
@@ -178,7 +178,7 @@ func (s Settings) authenticates(r *http.Request) bool {
 	return id == s.ClientID && secret == s.ClientSecret
 }
 
-func (p *Provider) takeGrant(code string) (grant, bool) {
+func (p *Provider) redeemCode(code string) (grant, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g, ok := p.grants[code]
@@ -186,8 +186,8 @@ func (p *Provider) takeGrant(code string) (grant, bool) {
 	return g, ok
 }
 
-// challenge returns the challenge of a verifier (RFC 7636 §4.6); "" for "".
-func challenge(verifier string) string {
+// codeChallenge returns the challenge of a verifier (RFC 7636 §4.6); "" for "".
+func codeChallenge(verifier string) string {
 	if verifier == "" {
 		return ""
 	}
@@ -198,7 +198,7 @@ func challenge(verifier string) string {
 // userinfo handles userinfo (OpenID Connect Core §5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	token, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	token, ok := p.accessTokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 	p.mu.Unlock()
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
@@ -210,7 +210,7 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{}
 	}
 	answer["sub"] = token.person.Subject
-	if change := p.current().UserInfoResponse; change != nil {
+	if change := p.currentSettings().UserInfoResponse; change != nil {
 		change(answer)
 	}
 	writeJSON(w, http.StatusOK, answer)
@@ -291,23 +291,23 @@ func (t *IDToken) sign() string {
 	if t.KeyID != "" {
 		header["kid"] = t.KeyID
 	}
-	compact, err := josetest.Compact(jose.SigningKey{Algorithm: t.Algorithm, Key: t.Key}, header, payload)
+	compact, err := josetest.SignCompact(jose.SigningKey{Algorithm: t.Algorithm, Key: t.Key}, header, payload)
 	if err != nil {
 		panic(err)
 	}
 	return compact
 }
 
-// Keys of all providers: signingKey for RS256, quickKey for ES256.
+// Keys of all providers: signingKey for RS256, ecKey for ES256.
 var (
 	signingKey = sync.OnceValue(josetest.NewRSA)
-	quickKey   = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
+	ecKey      = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
 )
 
 // key returns the key that signs ID tokens.
 func (s *Settings) key() jose.SigningKey {
 	if s.KeyAlgorithm == string(jose.ES256) {
-		return jose.SigningKey{Algorithm: jose.ES256, Key: quickKey()}
+		return jose.SigningKey{Algorithm: jose.ES256, Key: ecKey()}
 	}
 	return jose.SigningKey{Algorithm: jose.RS256, Key: signingKey()}
 }

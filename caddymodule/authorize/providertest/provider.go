@@ -70,7 +70,7 @@ type Settings struct {
 	IDToken            func(*IDToken)       // alters each ID token before it is signed
 	TokenResponse      func(map[string]any) // alters each token response
 	UserInfoResponse   func(map[string]any) // alters each userinfo response
-	KeepRefreshToken   bool                 // permits reuse of refresh tokens; otherwise each use rotates them
+	ReuseRefreshTokens bool                 // permits reuse of refresh tokens; otherwise each use rotates them
 	AuthorizationError string               // error code returned instead of a code, unless empty
 }
 
@@ -86,13 +86,13 @@ type Provider struct {
 	Issuer string // issuer URL
 	server *httptest.Server
 
-	mu       sync.Mutex
-	settings Settings
-	faults   map[Endpoint]Fault
-	requests map[Endpoint][]Request
-	grants   map[string]grant  // by code
-	access   map[string]issued // by access token
-	refresh  map[string]grant  // by refresh token
+	mu            sync.Mutex
+	settings      Settings
+	faults        map[Endpoint]Fault
+	requests      map[Endpoint][]Request
+	grants        map[string]grant       // by code
+	accessTokens  map[string]issuedToken // by access token
+	refreshTokens map[string]grant       // by refresh token
 }
 
 // New returns a provider with an issuer that does not listen: it is an http.Handler.
@@ -103,11 +103,11 @@ func New(issuer string) *Provider {
 			ClientID: ClientID, ClientSecret: ClientSecret, People: []Person{Alice},
 			Metadata: map[string]any{}, KeyID: "key-1", KeyAlgorithm: "RS256",
 		},
-		faults:   map[Endpoint]Fault{},
-		requests: map[Endpoint][]Request{},
-		grants:   map[string]grant{},
-		access:   map[string]issued{},
-		refresh:  map[string]grant{},
+		faults:        map[Endpoint]Fault{},
+		requests:      map[Endpoint][]Request{},
+		grants:        map[string]grant{},
+		accessTokens:  map[string]issuedToken{},
+		refreshTokens: map[string]grant{},
 	}
 }
 
@@ -163,15 +163,15 @@ func (p *Provider) Change(change func(*Settings)) {
 	change(&p.settings)
 }
 
-// Fail sets the fault of an endpoint; nil removes it.
-func (p *Provider) Fail(e Endpoint, f Fault) {
+// SetFault sets the fault of an endpoint; nil removes it.
+func (p *Provider) SetFault(e Endpoint, f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[e] = f
 }
 
-// Drop publishes an address for the endpoint that drops SYNs.
-func (p *Provider) Drop(tb testing.TB, e Endpoint) {
+// DropPackets publishes an address for the endpoint that drops SYNs.
+func (p *Provider) DropPackets(tb testing.TB, e Endpoint) {
 	tb.Helper()
 	address := "http://" + BlackHole(tb) + string(e)
 	p.Change(func(s *Settings) { s.Metadata[metadataNames[e]] = address })
@@ -184,8 +184,8 @@ func (p *Provider) Requests(e Endpoint) []Request {
 	return append([]Request(nil), p.requests[e]...)
 }
 
-// current returns a copy of the settings.
-func (p *Provider) current() Settings {
+// currentSettings returns a copy of the settings.
+func (p *Provider) currentSettings() Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.settings
@@ -199,8 +199,8 @@ var metadataNames = map[Endpoint]string{
 	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
 }
 
-// issued is the state of an access token.
-type issued struct {
+// issuedToken is the state of an access token.
+type issuedToken struct {
 	person  Person
 	expires time.Time
 }
@@ -253,7 +253,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	for e, name := range metadataNames {
 		document[name] = p.Issuer + string(e)
 	}
-	for name, value := range p.current().Metadata {
+	for name, value := range p.currentSettings().Metadata {
 		if document[name] = value; value == nil {
 			delete(document, name)
 		}
@@ -263,13 +263,13 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 
 // keys returns the JWK Set (RFC 7517 §5).
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
-	s := p.current()
+	s := p.currentSettings()
 	key := jose.JSONWebKey{Key: s.key().Key.(crypto.Signer).Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
 	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
 }
 
-// Saying sets a claim of a token; nil removes it.
-func Saying(name string, value any) func(*IDToken) {
+// WithClaim sets a claim of a token; nil removes it.
+func WithClaim(name string, value any) func(*IDToken) {
 	return func(t *IDToken) {
 		if t.Claims[name] = value; value == nil {
 			delete(t.Claims, name)

@@ -21,97 +21,97 @@ import (
 )
 
 const (
-	// askTime limits a check, and claimTime a claim to check, which includes storing the result;
-	// the last attempt to store takes storeTime at most.
-	askTime, claimTime, storeTime = 30 * time.Second, time.Minute, 10 * time.Second
+	// checkTimeout limits a check, and claimLifetime a claim to check, which includes storing the result;
+	// the last attempt to store takes storeTimeout at most.
+	checkTimeout, claimLifetime, storeTimeout = 30 * time.Second, time.Minute, 10 * time.Second
 
-	// pause is the time between polls of another gateway's check, and between attempts to store a result.
-	pause = 250 * time.Millisecond
+	// pollInterval is the time between polls of another gateway's check, and between attempts to store a result.
+	pollInterval = 250 * time.Millisecond
 )
 
 // providerChecker checks sign-ins at providers and applies the results.
 type providerChecker struct {
-	records   records
-	providers *providers
-	suspended *suspensions
-	logger    *slog.Logger
-	endSignIn func(context.Context, SignIn) error
+	records     records
+	providers   *providers
+	suspensions *suspensions
+	logger      *slog.Logger
+	endSignIn   func(context.Context, SignIn) error
 }
 
-// question contains the parameters of a check.
-type question struct {
-	recent time.Duration // maximum age of the last confirmation
-	waits  bool          // wait for the result of another gateway's check
-	person bool          // the person is active now
+// checkOptions contains the parameters of a check.
+type checkOptions struct {
+	maxAge         time.Duration // maximum age of the last confirmation
+	waitsForResult bool          // wait for the result of another gateway's check
+	isPersonActive bool          // the person is active now
 }
 
 // checkSignIn checks a sign-in at a provider: nil means confirmed, errEnded denied, and any other error an outage.
-func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, name string, q question) error {
+func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, name string, q checkOptions) error {
 	for {
 		if err := a.providers.checkBackoff(p.Key); err != nil {
 			return err
 		}
-		r, held, err := a.claim(ctx, p, name, q.recent)
+		r, claimed, err := a.claim(ctx, p, name, q.maxAge)
 		switch {
 		case err != nil:
 			return err
 		case r == nil:
 			return errEnded // meanwhile
 		case r.Denied:
-			return a.end(ctx, r)
-		case held:
-			return a.checkWithClaim(ctx, p, r, q.person)
-		case r.Claim == "" || r.Doubt.IsZero() && a.records.age(r) < p.Revalidate.Interval || !q.waits:
+			return a.endDenied(ctx, r)
+		case claimed:
+			return a.checkWithClaim(ctx, p, r, q.isPersonActive)
+		case r.Claim == "" || r.DoubtedSince.IsZero() && a.records.age(r) < p.Revalidate.Interval || !q.waitsForResult:
 			return nil
 		}
-		time.Sleep(pause)
+		time.Sleep(pollInterval)
 	}
 }
 
 // claim returns a sign-in and reports whether this gateway has claimed the check.
-func (a *providerChecker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
+func (a *providerChecker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, claimed bool, err error) {
 	claim := oauth2.RandomToken()
-	r, err = a.records.change(ctx, name, func(r *record) bool {
+	r, err = a.records.update(ctx, name, func(r *record) bool {
 		if r.Denied || r.Issuer != p.Issuer || a.records.age(r) < recent {
 			r.Claim = ""
 			return false
 		}
-		if r.Claim != "" && store.Until(a.records.store, r.Claimed) > 0 {
+		if r.Claim != "" && store.Until(a.records.store, r.ClaimExpiry) > 0 {
 			return false
 		}
-		r.Claim, r.Claimed = claim, a.records.now().Add(claimTime)
+		r.Claim, r.ClaimExpiry = claim, a.records.now().Add(claimLifetime)
 		return true
 	})
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
 // checkWithClaim performs a check with the record's claim.
-func (a *providerChecker) checkWithClaim(ctx context.Context, p *people.Provider, r *record, person bool) error {
-	denied, err := a.queryProvider(ctx, p, r, person)
+func (a *providerChecker) checkWithClaim(ctx context.Context, p *people.Provider, r *record, isPersonActive bool) error {
+	denied, err := a.queryProvider(ctx, p, r, isPersonActive)
 	if !denied {
 		return err
 	}
-	doubted, err := a.recordDenial(ctx, r, r.Claim)
+	doubtful, err := a.recordDenial(ctx, r, r.Claim)
 	switch {
 	case err != nil:
 		return err
-	case doubted == nil:
+	case doubtful == nil:
 		return errEnded // meanwhile
-	case doubted.Doubt.IsZero(): // the person has signed in again
+	case doubtful.DoubtedSince.IsZero(): // the person has signed in again
 		return nil
 	}
-	if err := a.suspended.confirmDenial(ctx, p, doubted, a.witness); err != nil {
-		_, _ = a.recordDenial(ctx, doubted, "") // on error the claim expires
+	if err := a.suspensions.confirmDenial(ctx, p, doubtful, a.checkOtherSignIn); err != nil {
+		_, _ = a.recordDenial(ctx, doubtful, "") // on error the claim expires
 		return err
 	}
-	return a.deny(ctx, doubted)
+	return a.enforceDenial(ctx, doubtful)
 }
 
 // recordDenial records that the provider denies a sign-in, and the new claim, unless the claim was lost meanwhile.
 func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, claim string) (*record, error) {
-	return a.keep(ctx, claimed, "", func(r *record) {
-		if r.Claim = claim; r.Doubt.IsZero() {
-			r.Doubt = a.records.now()
+	return a.storeResult(ctx, claimed, "", func(r *record) {
+		if r.Claim = claim; r.DoubtedSince.IsZero() {
+			r.DoubtedSince = a.records.now()
 		}
 	})
 }
@@ -119,27 +119,27 @@ func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, cla
 // queryProvider performs a check with the record's claim and reports whether the provider denies the person. Any other
 // result is stored. If person is false, it avoids requests that count as the person's activity at the provider, where
 // possible.
-func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, person bool) (denied bool, err error) {
-	token, err := a.records.open(ctx, r)
+func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, isPersonActive bool) (denied bool, err error) {
+	token, err := a.records.unsealToken(ctx, r)
 	if err != nil {
-		return false, a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
+		return false, a.finishCheck(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
 	}
-	limited, cancel := context.WithTimeout(ctx, askTime)
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if !r.Expires.IsZero() || !person && r.isIdle() && r.Introspects {
+	if !r.AccessTokenExpiry.IsZero() || !isPersonActive && r.isIdle() && r.Introspects {
 		return a.introspect(limited, p, r, token)
 	}
 	next := "" // a rotated token not stored yet
 	identity, err := p.Client.Refresh(limited, token, r.Subject, func(rotated string) {
-		soon, cancel := context.WithTimeout(ctx, storeTime)
+		storeCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
 		// Store the token first, because this process may end or the following steps may take long.
-		if _, err := a.keep(soon, r, rotated, func(*record) {}); err != nil {
+		if _, err := a.storeResult(storeCtx, r, rotated, func(*record) {}); err != nil {
 			next = rotated
 		}
 	})
-	a.providers.note(p, err)
-	if relyingparty.Denied(err) {
+	a.providers.recordResult(p, err)
+	if relyingparty.IsDenial(err) {
 		return true, nil
 	}
 	if err == nil && identity.Claims != nil {
@@ -150,49 +150,49 @@ func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider,
 		if err == nil && user.ID != r.User { // a sign-in would now have another sub, so this account would no longer be updated
 			return true, nil
 		}
-		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrNotForgotten) {
+		if rejection, ok := errors.AsType[*oauth2.Error](err); ok && rejection.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrAccountNotDeleted) {
 			return true, nil
 		}
 	}
 	if err == nil {
-		r.Lapses = identity.RefreshUntil
+		r.RefreshTokenExpiry = identity.RefreshExpiry
 	}
-	return false, a.answered(ctx, r, next, err)
+	return false, a.finishCheck(ctx, r, next, err)
 }
 
 // introspect performs the check by introspection of an access token, or of a refresh token that must not be used. It
 // updates no claims.
 func (a *providerChecker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
 	var active bool
-	if r.Expires.IsZero() {
+	if r.AccessTokenExpiry.IsZero() {
 		active, err = p.Client.IntrospectRefreshToken(ctx, token)
 	} else {
 		active, _, err = p.Client.Introspect(ctx, token)
 	}
-	a.providers.note(p, err)
+	a.providers.recordResult(p, err)
 	ctx = context.WithoutCancel(ctx) // the timeout applies to the request only
 	switch {
 	case err != nil, active:
-		return false, a.answered(ctx, r, "", err)
+		return false, a.finishCheck(ctx, r, "", err)
 	case a.records.isUncheckable(r):
-		return false, a.answered(ctx, r, "", errMute)
+		return false, a.finishCheck(ctx, r, "", errUncheckable)
 	}
 	return true, nil
 }
 
-// witness implements [otherSignInCheck].
-func (a *providerChecker) witness(ctx context.Context, p *people.Provider, name string, since time.Time) error {
+// checkOtherSignIn implements [otherSignInCheck].
+func (a *providerChecker) checkOtherSignIn(ctx context.Context, p *people.Provider, name string, since time.Time) error {
 	for ctx.Err() == nil {
 		if err := a.providers.checkBackoff(p.Key); err != nil {
 			return err
 		}
-		r, held, err := a.claim(ctx, p, name, store.Since(a.records.store, since))
+		r, claimed, err := a.claim(ctx, p, name, store.Since(a.records.store, since))
 		switch {
 		case err != nil:
 			return err
 		case r == nil || r.Denied || r.Issuer != p.Issuer:
-			return errUnclear
-		case held:
+			return errInconclusive
+		case claimed:
 			denied, err := a.queryProvider(ctx, p, r, false)
 			if denied {
 				_, err := a.recordDenial(ctx, r, "")
@@ -201,23 +201,23 @@ func (a *providerChecker) witness(ctx context.Context, p *people.Provider, name 
 			return err
 		case r.Claim == "": // confirmed since
 			return nil
-		case !r.Doubt.IsZero(): // another gateway is evaluating its denial
+		case !r.DoubtedSince.IsZero(): // another gateway is evaluating its denial
 			return errEnded
 		}
-		time.Sleep(pause)
+		time.Sleep(pollInterval)
 	}
 	return ctx.Err()
 }
 
-// keep stores the result of a check and the rotated refresh token, if any, unless the claim was
+// storeResult stores the result of a check and the rotated refresh token, if any, unless the claim was
 // lost meanwhile. It returns the resulting record.
-func (a *providerChecker) keep(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
+func (a *providerChecker) storeResult(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
 	if next != "" {
-		if next, err = a.records.seal(ctx, claimed.name(), next); err != nil {
+		if next, err = a.records.sealToken(ctx, claimed.name(), next); err != nil {
 			return nil, err
 		}
 	}
-	return a.records.change(ctx, claimed.name(), func(r *record) bool {
+	return a.records.update(ctx, claimed.name(), func(r *record) bool {
 		if r.Claim != claimed.Claim {
 			return false // lost the claim, e.g. because the person signed in again
 		}
@@ -228,45 +228,45 @@ func (a *providerChecker) keep(ctx context.Context, claimed *record, next string
 	})
 }
 
-// answered stores and returns the result of a check. It retries while the claim lasts, because
+// finishCheck stores and returns the result of a check. It retries while the claim lasts, because
 // without the rotated refresh token the provider could not be queried any more.
-func (a *providerChecker) answered(ctx context.Context, r *record, next string, outcome error) error {
-	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.Claimed)-storeTime)
+func (a *providerChecker) finishCheck(ctx context.Context, r *record, next string, outcome error) error {
+	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.ClaimExpiry)-storeTimeout)
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
-		_, err = a.keep(ctx, r, next, func(stored *record) {
-			if stored.Claim, stored.Claimed = "", (time.Time{}); outcome == nil {
-				stored.Yes, stored.Doubt, stored.Lapses = a.records.now(), time.Time{}, r.Lapses
+		_, err = a.storeResult(ctx, r, next, func(stored *record) {
+			if stored.Claim, stored.ClaimExpiry = "", (time.Time{}); outcome == nil {
+				stored.Confirmed, stored.DoubtedSince, stored.RefreshTokenExpiry = a.records.now(), time.Time{}, r.RefreshTokenExpiry
 			}
 		})
 		if err == nil && outcome == nil {
-			a.suspended.resume(ctx, r)
+			a.suspensions.resume(ctx, r)
 		}
 		if err == nil {
 			return outcome
 		}
-		time.Sleep(pause)
+		time.Sleep(pollInterval)
 	}
 	a.logger.ErrorContext(ctx, "revalidation result not stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
 	return outcome
 }
 
-// deny records that a denial is final and revokes everything from the sign-in. The record blocks access until the
+// enforceDenial records that a denial is final and revokes everything from the sign-in. The record blocks access until the
 // revocation succeeds.
-func (a *providerChecker) deny(ctx context.Context, doubted *record) error {
-	r, err := a.records.change(ctx, doubted.name(), func(r *record) bool {
-		r.Denied, r.Claim = !r.Doubt.IsZero(), ""
+func (a *providerChecker) enforceDenial(ctx context.Context, doubtful *record) error {
+	r, err := a.records.update(ctx, doubtful.name(), func(r *record) bool {
+		r.Denied, r.Claim = !r.DoubtedSince.IsZero(), ""
 		return r.Denied
 	})
 	if err == nil && r != nil && !r.Denied { // no longer doubted, e.g. because the person signed in again
 		return nil
 	}
-	return a.end(ctx, doubted)
+	return a.endDenied(ctx, doubtful)
 }
 
-// end ends a sign-in and then removes its record, so that failures are retried.
-func (a *providerChecker) end(ctx context.Context, r *record) error {
+// endDenied ends a sign-in and then removes its record, so that failures are retried.
+func (a *providerChecker) endDenied(ctx context.Context, r *record) error {
 	err := a.endSignIn(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
 	if err == nil {
 		err = a.records.remove(ctx, r.name())
@@ -278,9 +278,9 @@ func (a *providerChecker) end(ctx context.Context, r *record) error {
 }
 
 const (
-	// asksAtOnce and askEach limit a gateway's background checks to 20 a second. Intervals with
+	// maxConcurrentChecks and checkDelay limit a gateway's background checks to 20 a second. Intervals with
 	// more sign-ins take longer.
-	asksAtOnce, askEach = 4, 50 * time.Millisecond
+	maxConcurrentChecks, checkDelay = 4, 50 * time.Millisecond
 
 	// sweepsPerInterval keeps confirmations from exceeding the interval: each sweep checks the
 	// sign-ins that would exceed it before the next sweep.
@@ -292,7 +292,7 @@ const (
 
 // sweeper performs checks in the background.
 type sweeper struct {
-	asker      *providerChecker
+	checker    *providerChecker
 	closer     *closer
 	sessionKey func(sid string) string
 }
@@ -300,7 +300,7 @@ type sweeper struct {
 // run checks sign-ins in the background until ctx ends, and then waits for running checks. It starts without delay,
 // because each change of users or clients replaces the server, which may happen more often than sweeps are due.
 func (s *sweeper) run(ctx context.Context) {
-	interval := s.asker.providers.interval()
+	interval := s.checker.providers.interval()
 	if interval == 0 {
 		return
 	}
@@ -311,7 +311,7 @@ func (s *sweeper) run(ctx context.Context) {
 		case store.IsConflict(err):
 			wait /= 10
 		case err != nil && ctx.Err() == nil:
-			s.asker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
+			s.checker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -322,64 +322,64 @@ func (s *sweeper) run(ctx context.Context) {
 
 // sweep checks the sign-ins that are due. If another gateway sweeps or has just swept, the error is [store.IsConflict].
 func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
-	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.IsConflict(err) {
+	if err := s.checker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.IsConflict(err) {
 		return err
 	}
 	defer func() {
 		if ctx.Err() != nil { // the next sweep continues immediately
-			_ = s.asker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
+			_ = s.checker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
 		}
 	}()
-	keys, err := s.asker.records.store.List(ctx, duePrefix)
+	keys, err := s.checker.records.store.List(ctx, duePrefix)
 	if err != nil {
 		return err
 	}
-	var asking errgroup.Group
-	defer func() { _ = asking.Wait() }() // checks log their own errors
-	asking.SetLimit(asksAtOnce)
-	held := held{}
-	for some := range slices.Chunk(keys, maxRead) {
-		if err := s.sweepSome(ctx, &asking, some, held); err != nil {
+	var checks errgroup.Group
+	defer func() { _ = checks.Wait() }() // checks log their own errors
+	checks.SetLimit(maxConcurrentChecks)
+	affected := affectedSignIns{}
+	for batch := range slices.Chunk(keys, readBatchSize) {
+		if err := s.sweepBatch(ctx, &checks, batch, affected); err != nil {
 			return err
 		}
 	}
-	return s.asker.suspended.finishSweep(ctx, s.asker.providers.accounts.ProviderKeys, held)
+	return s.checker.suspensions.finishSweep(ctx, s.checker.providers.accounts.ProviderKeys, affected)
 }
 
-func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string, held held) error {
-	wanted := map[string][]byte{} // keys of the sign-ins and of their sessions
+func (s *sweeper) sweepBatch(ctx context.Context, checks *errgroup.Group, keys []string, affected affectedSignIns) error {
+	valueByKey := map[string][]byte{} // keys of the sign-ins and of their sessions
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
-		wanted[recordPrefix+name], wanted[s.sessionKey(sid)] = nil, nil
+		valueByKey[recordPrefix+name], valueByKey[s.sessionKey(sid)] = nil, nil
 	}
-	read := slices.Collect(maps.Keys(wanted))
-	values, err := store.Values(ctx, s.asker.records.store, read...)
+	storeKeys := slices.Collect(maps.Keys(valueByKey))
+	values, err := store.ReadValues(ctx, s.checker.records.store, storeKeys...)
 	if err != nil {
 		return err
 	}
 	for i, value := range values {
-		wanted[read[i]] = value
+		valueByKey[storeKeys[i]] = value
 	}
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
-		r, err := store.FromJSON[record](wanted[recordPrefix+name])
+		r, err := store.FromJSON[record](valueByKey[recordPrefix+name])
 		if err != nil { // may be from a newer version of the gateway
-			s.asker.logger.WarnContext(ctx, "stored sign-in is unreadable", "sid", sid, "error", err)
+			s.checker.logger.WarnContext(ctx, "stored sign-in is unreadable", "sid", sid, "error", err)
 			continue
 		}
-		waits, err := s.asker.suspended.waits(ctx, r, held)
+		skip, err := s.checker.suspensions.skips(ctx, r, affected)
 		if err != nil {
 			return err
 		}
-		if do := s.due(r, name, wanted[s.sessionKey(sid)] != nil); do != nil && !waits {
-			background := audit.ForReason(context.WithoutCancel(ctx), reason)
-			asking.Go(func() error { do(background); return nil })
+		if do := s.due(r, name, valueByKey[s.sessionKey(sid)] != nil); do != nil && !skip {
+			background := audit.WithSessionEndReason(context.WithoutCancel(ctx), endedReason)
+			checks.Go(func() error { do(background); return nil })
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(askEach):
+			case <-time.After(checkDelay):
 			}
 		}
 	}
@@ -388,38 +388,38 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 
 // due returns the action that is due for a sign-in, or nil.
 func (s *sweeper) due(r *record, name string, inSession bool) func(context.Context) {
-	now := s.asker.records.now()
+	now := s.checker.records.now()
 	switch {
 	case r == nil: // the sign-in is in progress, or its mark expires
 		return nil
-	case !inSession && !r.Offline && (now.Before(r.Session) || now.After(r.Active)):
+	case !inSession && !r.OutlastsSession && (now.Before(r.SessionExpiry) || now.After(r.ActiveUntil)):
 		return func(ctx context.Context) { s.closer.close(ctx, r) }
-	case now.After(r.Active):
-		return func(ctx context.Context) { _ = s.asker.records.store.Delete(ctx, duePrefix+name) }
+	case now.After(r.ActiveUntil):
+		return func(ctx context.Context) { _ = s.checker.records.store.Delete(ctx, duePrefix+name) }
 	}
-	p := s.asker.providers.revalidated(r.Provider)
+	p := s.checker.providers.withRevalidation(r.Provider)
 	if p == nil || p.Issuer != r.Issuer {
 		return nil
 	}
 	if r.Denied {
-		return func(ctx context.Context) { _ = s.asker.end(ctx, r) }
+		return func(ctx context.Context) { _ = s.checker.endDenied(ctx, r) }
 	}
 	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
 	switch {
-	case s.asker.records.isUncheckable(r), r.Doubt.IsZero() && (s.asker.records.age(r) < recent || r.isIdle() && !r.Introspects):
+	case s.checker.records.isUncheckable(r), r.DoubtedSince.IsZero() && (s.checker.records.age(r) < recent || r.isIdle() && !r.Introspects):
 		return nil
-	case !r.Doubt.IsZero():
+	case !r.DoubtedSince.IsZero():
 		recent = 0
 	}
-	return func(ctx context.Context) { _ = s.asker.checkSignIn(ctx, p, name, question{recent: recent}) }
+	return func(ctx context.Context) { _ = s.checker.checkSignIn(ctx, p, name, checkOptions{maxAge: recent}) }
 }
 
 const (
 	// maxSignIns is the number of sign-ins listed per person and provider.
 	maxSignIns = 1000
 
-	// beginning exceeds the time between listing a sign-in and storing its record.
-	beginning = time.Minute
+	// pendingLifetime exceeds the time between listing a sign-in and storing its record.
+	pendingLifetime = time.Minute
 )
 
 // closer removes sign-ins without remaining sessions and grants.
@@ -432,18 +432,18 @@ type closer struct {
 
 var sidSize = len(oauth2.RandomToken())
 
-// listOf returns the list of a person's sessions at a provider.
-func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
+// sessionList returns the list of a person's sessions at a provider.
+func (c *closer) sessionList(ctx context.Context, r *record) store.RecentList {
 	return store.RecentList{
 		Store: c.records.store, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: c.lifetime,
-		Ended: func(sids []string) ([]bool, error) { return c.haveEnded(ctx, r.Provider, sids) },
+		FindEnded: func(sids []string) ([]bool, error) { return c.haveEnded(ctx, r.Provider, sids) },
 	}
 }
 
-// expect lists a sign-in that is about to be stored. Until then, a pending marker prevents it from being treated as
+// listPending lists a sign-in that is about to be stored. Until then, a pending marker prevents it from being treated as
 // ended.
-func (c *closer) expect(ctx context.Context, r *record) error {
-	_, err := c.listOf(ctx, r).Add(ctx, r.SID, &store.Call{Op: store.Put, Key: duePrefix + r.name(), Value: []byte("begins"), TTL: beginning})
+func (c *closer) listPending(ctx context.Context, r *record) error {
+	_, err := c.sessionList(ctx, r).Add(ctx, r.SID, &store.Call{Op: store.Put, Key: duePrefix + r.name(), Value: []byte("begins"), TTL: pendingLifetime})
 	return err
 }
 
@@ -451,14 +451,14 @@ func (c *closer) expect(ctx context.Context, r *record) error {
 func (c *closer) haveEnded(ctx context.Context, provider string, sids []string) ([]bool, error) {
 	var keys []string
 	for _, sid := range sids {
-		keys = append(keys, recordPrefix+name(sid, provider), duePrefix+name(sid, provider))
+		keys = append(keys, recordPrefix+signInName(sid, provider), duePrefix+signInName(sid, provider))
 	}
-	values, err := store.Values(ctx, c.records.store, keys...)
-	over := make([]bool, len(sids))
+	values, err := store.ReadValues(ctx, c.records.store, keys...)
+	ended := make([]bool, len(sids))
 	for i := range sids {
-		over[i] = err == nil && values[2*i] == nil && len(values[2*i+1]) == 0
+		ended[i] = err == nil && values[2*i] == nil && len(values[2*i+1]) == 0
 	}
-	return over, err
+	return ended, err
 }
 
 // close removes a sign-in after its session and grants have ended, and revokes its refresh token at the
@@ -469,17 +469,17 @@ func (c *closer) close(ctx context.Context, r *record) {
 	if err := c.records.remove(ctx, r.name()); err != nil {
 		return // the next sweep retries
 	}
-	p := c.providers.revalidated(r.Provider)
-	sids, err := c.listOf(ctx, r).Items(ctx, sidSize)
+	p := c.providers.withRevalidation(r.Provider)
+	sids, err := c.sessionList(ctx, r).Items(ctx, sidSize)
 	slices.Sort(sids)
-	var over []bool
+	var ended []bool
 	if err == nil {
-		over, err = c.haveEnded(ctx, r.Provider, slices.Compact(sids))
+		ended, err = c.haveEnded(ctx, r.Provider, slices.Compact(sids))
 	}
-	if p == nil || p.Issuer != r.Issuer || err != nil || !r.Expires.IsZero() || slices.Contains(over, false) {
+	if p == nil || p.Issuer != r.Issuer || err != nil || !r.AccessTokenExpiry.IsZero() || slices.Contains(ended, false) {
 		return
 	}
-	token, err := c.records.open(ctx, r)
+	token, err := c.records.unsealToken(ctx, r)
 	if err == nil && c.providers.checkBackoff(p.Key) == nil {
 		err = p.Client.Revoke(ctx, token)
 	}

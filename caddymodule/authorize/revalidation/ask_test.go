@@ -20,10 +20,10 @@ import (
 func putRecord(t *testing.T, s *SignIns, r record) *record {
 	t.Helper()
 	r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://successor.example", "alice", "token"
-	r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	r.Confirmed, r.ActiveUntil, r.SessionExpiry = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 	value, err := store.ToJSON(r)
 	if err == nil {
-		err = s.asker.records.store.Put(t.Context(), recordPrefix+r.name(), value, time.Hour)
+		err = s.checker.records.store.Put(t.Context(), recordPrefix+r.name(), value, time.Hour)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func putRecord(t *testing.T, s *SignIns, r record) *record {
 }
 
 // A check of a sign-in that another gateway has meanwhile denied or removed fails without a request.
-func TestAskWhereTheAnswerIsKnown(t *testing.T) {
+func TestCheckOfDeniedSignIn(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		put   bool
@@ -46,7 +46,7 @@ func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 			if tt.put {
 				r = *putRecord(t, s, record{Denied: true})
 			}
-			err := s.asker.checkSignIn(t.Context(), p, r.name(), question{recent: time.Minute})
+			err := s.checker.checkSignIn(t.Context(), p, r.name(), checkOptions{maxAge: time.Minute})
 			if !errors.Is(err, errEnded) || counter.requests != 0 || ended != tt.ended {
 				t.Errorf("%v, %d requests, %d sign-ins ended", err, counter.requests, ended)
 			}
@@ -57,7 +57,7 @@ func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 // A denied sign-in is revoked by the next sweep if its revocation failed, whether or not it can be checked.
 func TestSweepEndsDenied(t *testing.T) {
 	t.Parallel()
-	for name, denied := range map[string]record{"refresh token": {Denied: true}, "expired access token": {Denied: true, Expires: time.Now().Add(-time.Hour)}} {
+	for name, denied := range map[string]record{"refresh token": {Denied: true}, "expired access token": {Denied: true, AccessTokenExpiry: time.Now().Add(-time.Hour)}} {
 		counter, ended := new(requestCounter), 0
 		s, _ := newSignIns(t, counter, &ended)
 		r := putRecord(t, s, denied)
@@ -73,20 +73,20 @@ func TestSweepEndsDenied(t *testing.T) {
 }
 
 // A gateway that has lost its claim stores nothing, because the person may have signed in again.
-func TestKeepWithoutClaim(t *testing.T) {
+func TestLostClaimStoresNothing(t *testing.T) {
 	t.Parallel()
 	ended := 0
 	s, _ := newSignIns(t, new(requestCounter), &ended)
 	r := putRecord(t, s, record{Claim: "another's"})
 	mine := *r
 	mine.Claim = "mine"
-	if _, err := s.asker.keep(t.Context(), &mine, "", func(r *record) { r.Denied = true }); err != nil {
+	if _, err := s.checker.storeResult(t.Context(), &mine, "", func(r *record) { r.Denied = true }); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := s.asker.records.read(t.Context(), r.name()); err != nil || after.Denied {
+	if after, err := s.checker.records.read(t.Context(), r.name()); err != nil || after.Denied {
 		t.Errorf("%+v, %v", after, err)
 	}
-	if err := s.asker.deny(t.Context(), &mine); err != nil || ended != 0 {
+	if err := s.checker.enforceDenial(t.Context(), &mine); err != nil || ended != 0 {
 		t.Errorf("%v, %d sign-ins ended", err, ended)
 	}
 }
@@ -99,11 +99,11 @@ func TestTokenThatLastsLonger(t *testing.T) {
 		next record
 		want bool
 	}{
-		"a brief one":            {record{Issuer: before.Issuer, Subject: before.Subject, Brief: true}, true},
-		"an access token":        {record{Issuer: before.Issuer, Subject: before.Subject, Expires: time.Now()}, true},
+		"a brief one":            {record{Issuer: before.Issuer, Subject: before.Subject, ExpiresWithSession: true}, true},
+		"an access token":        {record{Issuer: before.Issuer, Subject: before.Subject, AccessTokenExpiry: time.Now()}, true},
 		"one that lasts as long": {record{Issuer: before.Issuer, Subject: before.Subject}, false},
-		"another subject's":      {record{Issuer: before.Issuer, Subject: "bob", Brief: true}, false},
-		"another issuer's":       {record{Issuer: "https://b.example", Subject: before.Subject, Brief: true}, false},
+		"another subject's":      {record{Issuer: before.Issuer, Subject: "bob", ExpiresWithSession: true}, false},
+		"another issuer's":       {record{Issuer: "https://b.example", Subject: before.Subject, ExpiresWithSession: true}, false},
 	} {
 		if got := before.lastsLonger(&tt.next); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -112,7 +112,7 @@ func TestTokenThatLastsLonger(t *testing.T) {
 }
 
 // plainTokens stores refresh tokens unsealed.
-type plainTokens struct{ keyring.Storing }
+type plainTokens struct{ keyring.StorageSealer }
 
 func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, error) {
 	return sealed, nil
@@ -143,8 +143,8 @@ func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns
 	}
 	kept := store.NewMemory(0, 0)
 	return New(Config{
-		Durable: kept, Revocations: revocation.New(kept, kept, discard), Keys: plainTokens{}, Accounts: accounts, Session: time.Hour, AccessToken: time.Hour, Refresh: time.Hour, Logger: discard,
-		SessionKey: func(sid string) string { return "session:" + sid }, End: func(context.Context, SignIn) error { *ended++; return nil },
+		Durable: kept, Revocations: revocation.New(kept, kept, discard), Keys: plainTokens{}, Accounts: accounts, SessionLifetime: time.Hour, AccessTokenLifetime: time.Hour, GrantLifetime: time.Hour, Logger: discard,
+		SessionKey: func(sid string) string { return "session:" + sid }, EndSignIn: func(context.Context, SignIn) error { *ended++; return nil },
 	}), accounts.Providers[key]
 }
 
@@ -154,11 +154,11 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{
 		"check": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
-			_, err := s.check(ctx, p, r.name(), question{recent: time.Second})
+			_, err := s.check(ctx, p, r.name(), checkOptions{maxAge: time.Second})
 			return err
 		},
 		"claim": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
-			_, held, err := s.asker.claim(ctx, p, r.name(), time.Second)
+			_, held, err := s.checker.claim(ctx, p, r.name(), time.Second)
 			if held {
 				return errors.New("the gateway may ask")
 			}
@@ -182,19 +182,19 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 		for state, record := range map[string]record{
 			"yes of long ago": {},
 			"denied":          {Denied: true},
-			"access token":    {Expires: time.Now().Add(time.Hour)},
-			"expired token":   {Expires: time.Now().Add(-time.Minute)},
+			"access token":    {AccessTokenExpiry: time.Now().Add(time.Hour)},
+			"expired token":   {AccessTokenExpiry: time.Now().Add(-time.Minute)},
 		} {
 			t.Run(name+" "+state, func(t *testing.T) {
 				t.Parallel()
 				counter, ended := new(requestCounter), 0
 				s, p := newSignIns(t, counter, &ended)
-				kept := s.asker.records.store
+				kept := s.checker.records.store
 				r := record
 				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://hospital.example", "alice", "token"
-				r.Seen = time.Now()
-				r.Yes, r.Active, r.Session = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
-				r.Until = r.Active.Add(closing)
+				r.LastActive = time.Now()
+				r.Confirmed, r.ActiveUntil, r.SessionExpiry = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+				r.ReferencedUntil = r.ActiveUntil.Add(closingPeriod)
 				before, err := store.ToJSON(r)
 				if err != nil {
 					t.Fatal(err)

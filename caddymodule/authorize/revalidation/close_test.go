@@ -26,17 +26,17 @@ func (h *hospital) endSessionOf(b *authorizetest.Browser, tokens authorizetest.T
 
 // The refresh token of a person's last ended sign-in is revoked at the provider, and its record is removed.
 // Earlier tokens are not revoked: some providers revoke all tokens of a person with one.
-func TestRefreshTokenIsGivenBack(t *testing.T) {
+func TestRefreshTokenIsRevoked(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
 		ward, tokens := h.signIn("online_access")
 		office, others := h.signIn("online_access")
 		h.endSessionOf(ward, tokens)
-		after(interval)
+		waitForSweep(interval)
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0, "there is another sign-in")
 		h.wantWorks(office, others)
 		h.endSessionOf(office, others)
-		after(interval)
+		waitForSweep(interval)
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 1, "of the last")
 		authorizetest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
 	})
@@ -44,17 +44,17 @@ func TestRefreshTokenIsGivenBack(t *testing.T) {
 
 // The refresh token of an ended sign-in is not revoked while the person signs in, because that could revoke the new
 // one.
-func TestSignInWhileTheLastIsClosed(t *testing.T) {
+func TestSignInDuringClose(t *testing.T) {
 	t.Parallel()
 	const sweep = time.Minute // a fifth of the interval
 	inHospital(t, 1, nil, func(h *hospital) {
-		after(sweep / 2)
+		waitForSweep(sweep / 2)
 		b, tokens := h.signIn("online_access")
 		h.endSessionOf(b, tokens)
 		var once sync.Once
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "upstream:") && c.Op == store.Add {
-				once.Do(func() { h.stored.failing(nil); after(sweep / 2) }) // a sweep, while the sign-in is still marked as pending
+				once.Do(func() { h.stored.failing(nil); waitForSweep(sweep / 2) }) // a sweep, while the sign-in is still marked as pending
 			}
 			return false
 		})
@@ -64,11 +64,11 @@ func TestSignInWhileTheLastIsClosed(t *testing.T) {
 }
 
 // Extending a sign-in for a grant concurrently with a new sign-in in the session loses nothing.
-func TestKeptWhileSigningInAgain(t *testing.T) {
+func TestExtensionDuringSignIn(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		q := authorizetest.ByProvider("hospital")
+		q := authorizetest.SelectProvider("hospital")
 		q.Set("prompt", "login")
 		there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 		var once sync.Once
@@ -78,15 +78,15 @@ func TestKeptWhileSigningInAgain(t *testing.T) {
 				once.Do(func() {
 					other := authorizetest.NewBrowser(t, h.servers[0])
 					other.Cookies = maps.Clone(b.Cookies)
-					kept = other.RequestTokens(authorizetest.CodeForm(other.CodeOfSession(authorizetest.OfflineAccess(nil)), nil))
+					kept = other.RequestTokens(authorizetest.CodeForm(other.CodeWithSession(authorizetest.WithOfflineAccess(nil)), nil))
 				})
 			}
 			return false
 		})
 		authorizetest.WantCode(t, authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
 		h.stored.failing(nil)
-		after(50 * time.Hour) // the session has expired, and only the grant is left
-		if kept = b.Refresh(kept.Refresh, nil); kept.AccessToken == "" {
+		waitForSweep(50 * time.Hour) // the session has expired, and only the grant is left
+		if kept = b.Refresh(kept.RefreshToken, nil); kept.AccessToken == "" {
 			t.Errorf("%s %s", kept.Error, kept.Description)
 		}
 	})
@@ -99,18 +99,18 @@ func TestGrantOutlivesSession(t *testing.T) {
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.endSessionOf(b, tokens)
-		after(50 * time.Hour)
+		waitForSweep(50 * time.Hour)
 		asked := len(h.asked())
-		after(200 * time.Hour)
+		waitForSweep(200 * time.Hour)
 		authorizetest.Equal(t, len(h.asked()), asked, "while nothing lasts")
-		tokens = b.Refresh(tokens.Refresh, nil)
+		tokens = b.Refresh(tokens.RefreshToken, nil)
 		authorizetest.Equal(t, len(h.asked()), asked+1, "at the refresh")
 		h.becomes(nil)
-		after(interval)
-		if b.TokenWorks(tokens.AccessToken) {
+		waitForSweep(interval)
+		if b.IsTokenValid(tokens.AccessToken) {
 			t.Error("the access token goes on")
 		}
-		authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+		authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 	})
 }
 
@@ -120,14 +120,14 @@ func TestTokenOutlivesSession(t *testing.T) {
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		time.Sleep(23 * time.Hour)
-		tokens = b.Refresh(tokens.Refresh, nil)
-		after(2 * time.Hour)
-		if !b.TokenWorks(tokens.AccessToken) || b.SignedIn() {
+		tokens = b.Refresh(tokens.RefreshToken, nil)
+		waitForSweep(2 * time.Hour)
+		if !b.IsTokenValid(tokens.AccessToken) || b.HasSession() {
 			t.Error("the access token ended, or the session did not")
 		}
 		h.becomes(nil)
-		after(interval)
-		if b.TokenWorks(tokens.AccessToken) {
+		waitForSweep(interval)
+		if b.IsTokenValid(tokens.AccessToken) {
 			t.Error("the access token goes on")
 		}
 	})
@@ -142,11 +142,11 @@ func TestSignInAgain(t *testing.T) {
 		authorizetest.Equal(t, len(h.keys("upstream")), 1)
 		tokens = h.wantWorks(b, tokens)
 		h.endSessionOf(b, tokens)
-		after(interval)
+		waitForSweep(interval)
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0)
 		h.becomes(nil)
-		after(interval)
-		authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+		waitForSweep(interval)
+		authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 	})
 }
 
@@ -158,7 +158,7 @@ type keycloakBrowser struct {
 
 // request sends an authorization request and returns the redirect target.
 func (b keycloakBrowser) request(scope string) *url.URL {
-	q := authorizetest.ByProvider("hospital")
+	q := authorizetest.SelectProvider("hospital")
 	q.Set("scope", "openid user/*.rs "+scope)
 	at := authorizetest.Location(b.h.t, b.Authorize(authorizetest.Request(q)))
 	if at.Host == "" {
@@ -199,7 +199,7 @@ func inKeycloak(t *testing.T, test func(signIn func() keycloakBrowser)) {
 
 // A longer-lived refresh token is requested from Keycloak only for an app with offline_access, separately from the
 // sign-in, and once.
-func TestLastingRefreshToken(t *testing.T) {
+func TestLongLivedRefreshToken(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
 		inKeycloak(t, func(signIn func() keycloakBrowser) {
@@ -223,7 +223,7 @@ func TestLastingRefreshToken(t *testing.T) {
 }
 
 // A request for a longer-lived refresh token never continues another session.
-func TestLastingIsOfItsSession(t *testing.T) {
+func TestLongLivedTokenIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
 		inKeycloak(t, func(signIn func() keycloakBrowser) {

@@ -78,9 +78,9 @@ func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider
 		var running sync.WaitGroup
 		defer func() { end(); running.Wait() }()
 		for range max(gateways, -gateways) {
-			s := authorizetest.NewFederated(t, h.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
-				authorizetest.Refreshing(c)
-				authorizetest.SigningFast(c)
+			s := authorizetest.NewFederatedServer(t, h.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
+				authorizetest.AllowRefreshTokens(c)
+				authorizetest.UseES256(c)
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
 				c.Store, p.Transport = h.stored, h
 				c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
@@ -101,13 +101,13 @@ func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider
 func (h *hospital) signIn(lasting string) (*authorizetest.Browser, authorizetest.TokenResponse) {
 	h.t.Helper()
 	b := authorizetest.NewBrowser(h.t, h.servers[0])
-	q := authorizetest.ByProvider("hospital")
+	q := authorizetest.SelectProvider("hospital")
 	q.Set("scope", "openid groups user/*.rs "+lasting)
 	there := authorizetest.Location(h.t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 	back := h.Authorize(h.t, there.String())
 	answer := authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+back.Encode()))
 	tokens := b.Redeem(answer)
-	if tokens.Refresh == "" {
+	if tokens.RefreshToken == "" {
 		h.t.Fatalf("no refresh token: %v", answer)
 	}
 	return b, tokens
@@ -140,22 +140,22 @@ func (h *hospital) keys(kind string) []string {
 	return keys
 }
 
-// after waits for a time and for the sweep at its end.
-func after(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
+// waitForSweep waits for a time and for the sweep at its end.
+func waitForSweep(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
 // wantGone checks that session and tokens are invalid.
 func (h *hospital) wantGone(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
-	if b.SignedIn() {
+	if b.HasSession() {
 		h.t.Error("the session goes on")
 	}
-	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }
 
 // wantWorks checks that session and access token are valid, and returns refreshed tokens.
 func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		h.t.Error("the session ended")
 	}
 	return h.wantServed(b, tokens)
@@ -164,10 +164,10 @@ func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.Toke
 // wantServed checks that tokens are valid, without activity of the person, and returns refreshed tokens.
 func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
-	if !b.TokenWorks(tokens.AccessToken) {
+	if !b.IsTokenValid(tokens.AccessToken) {
 		h.t.Error("the access token ended")
 	}
-	next := b.Refresh(tokens.Refresh, nil)
+	next := b.Refresh(tokens.RefreshToken, nil)
 	if next.AccessToken == "" {
 		h.t.Fatalf("refresh: %s %s", next.Error, next.Description)
 	}
@@ -178,7 +178,7 @@ func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.Tok
 func (h *hospital) holds(text string) bool {
 	keys, err := h.stored.List(h.t.Context(), "")
 	authorizetest.NoError(h.t, err)
-	values, err := store.Values(h.t.Context(), h.stored, keys...)
+	values, err := store.ReadValues(h.t.Context(), h.stored, keys...)
 	authorizetest.NoError(h.t, err)
 	for _, value := range values {
 		if strings.Contains(string(value), text) {

@@ -30,11 +30,11 @@ func TestInactiveEndsSignIn(t *testing.T) {
 	for _, lasting := range []string{"online_access", "online_access offline_access"} {
 		inIntrospecting(t, 2, func(h *hospital) {
 			b, tokens := h.signIn(lasting)
-			after(30 * time.Minute)
+			waitForSweep(30 * time.Minute)
 			tokens = h.wantWorks(b, tokens)
 			h.becomes(nil)
-			after(interval)
-			if b.TokenWorks(tokens.AccessToken) {
+			waitForSweep(interval)
+			if b.IsTokenValid(tokens.AccessToken) {
 				t.Error("the access token goes on")
 			}
 			h.wantGone(b, tokens)
@@ -45,21 +45,21 @@ func TestInactiveEndsSignIn(t *testing.T) {
 
 // After the access token has expired, the session continues without checks until the outage limit, and then requires
 // a sign-in.
-func TestExpiredAccessTokenSaysNothing(t *testing.T) {
+func TestExpiredAccessTokenIsIgnored(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
-		after(time.Hour)
+		waitForSweep(time.Hour)
 		asked := len(h.Requests(providertest.Introspection))
 		h.becomes(nil)
-		after(outage - time.Hour - interval)
+		waitForSweep(outage - time.Hour - interval)
 		tokens = h.wantServed(b, tokens)
 		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), asked, "asked by an expired token")
-		after(interval + time.Hour)
-		if b.SignedIn() {
+		waitForSweep(interval + time.Hour)
+		if b.HasSession() {
 			t.Error("the session goes on")
 		}
-		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.Error != "invalid_grant" {
 			t.Errorf("%+v", got)
 		}
 		h.becomes(providertest.Alice.Claims)
@@ -76,7 +76,7 @@ func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 		h.becomes(nil)
 		time.Sleep(time.Hour - relyingparty.Leeway - time.Second)
 		h.delay = 2 * time.Second
-		if h.wantServed(b, tokens); b.SignedIn() {
+		if h.wantServed(b, tokens); b.HasSession() {
 			t.Error("not sent to the provider with an expired access token")
 		}
 		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), 2)
@@ -86,7 +86,7 @@ func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 // signInAgain signs Alice in again in a browser's session.
 func (h *hospital) signInAgain(b *authorizetest.Browser) {
 	h.t.Helper()
-	q := authorizetest.ByProvider("hospital")
+	q := authorizetest.SelectProvider("hospital")
 	q.Set("prompt", "login")
 	there := authorizetest.Location(h.t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 	authorizetest.WantCode(h.t, authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
@@ -98,22 +98,22 @@ func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
-		h.Fail(providertest.Introspection, providertest.Status(http.StatusForbidden))
-		after(2 * interval)
+		h.SetFault(providertest.Introspection, providertest.Status(http.StatusForbidden))
+		waitForSweep(2 * interval)
 		tokens = h.wantWorks(b, tokens)
-		h.Fail(providertest.Introspection, nil)
+		h.SetFault(providertest.Introspection, nil)
 		h.becomes(nil)
-		after(interval)
+		waitForSweep(interval)
 		h.wantGone(b, tokens)
 	})
 	inIntrospecting(t, 1, func(h *hospital) {
-		h.Fail(providertest.Introspection, providertest.JSON(http.StatusOK, map[string]any{"active": false}))
+		h.SetFault(providertest.Introspection, providertest.JSON(http.StatusOK, map[string]any{"active": false}))
 		b, tokens := h.signIn("online_access")
-		after(outage - interval)
+		waitForSweep(outage - interval)
 		tokens = h.wantServed(b, tokens)
 		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), 1, "asked")
-		after(interval)
-		if got := b.Refresh(tokens.Refresh, nil); b.SignedIn() || got.Error != "invalid_grant" {
+		waitForSweep(interval)
+		if got := b.Refresh(tokens.RefreshToken, nil); b.HasSession() || got.Error != "invalid_grant" {
 			t.Errorf("served after an outage: %+v", got)
 		}
 	})
@@ -129,7 +129,7 @@ func TestRefreshTokenStays(t *testing.T) {
 		h.Change(func(s *providertest.Settings) { s.TokenResponse = without })
 		h.signInAgain(b)
 		h.Change(func(s *providertest.Settings) { s.TokenResponse = nil })
-		after(2 * time.Hour)
+		waitForSweep(2 * time.Hour)
 		h.wantWorks(b, tokens)
 		if len(h.asked()) == 0 || len(h.Requests(providertest.Introspection)) > 1 {
 			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(providertest.Introspection)))
@@ -153,19 +153,19 @@ func TestDenialOutlastsAccessToken(t *testing.T) {
 				}
 				time.Sleep(time.Hour - relyingparty.Leeway - time.Minute)
 				asked := 0
-				h.Fail(providertest.Introspection, func(w http.ResponseWriter, r *http.Request) {
+				h.SetFault(providertest.Introspection, func(w http.ResponseWriter, r *http.Request) {
 					if asked++; silent && asked > 1 {
 						providertest.Status(http.StatusBadGateway)(w, r)
 						return
 					}
 					providertest.JSON(http.StatusOK, map[string]any{"active": false})(w, r)
 				})
-				if all[0].SignedIn() {
+				if all[0].HasSession() {
 					t.Fatal("goes on although denied")
 				}
 				time.Sleep(2 * time.Minute)
 				for range 2 { // the first request may be redirected to the provider without returning
-					if all[0].SignedIn() {
+					if all[0].HasSession() {
 						t.Error("goes on once the access token has expired")
 					}
 				}

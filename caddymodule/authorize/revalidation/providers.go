@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errRests = errors.New("identity provider did not respond recently; the next attempt is delayed")
+var errBackingOff = errors.New("identity provider did not respond recently; the next attempt is delayed")
 
 // providers tracks outages of identity providers.
 type providers struct {
@@ -29,31 +29,31 @@ type providers struct {
 
 // checkBackoff returns an error while a provider must not be queried.
 func (ps *providers) checkBackoff(key string) error {
-	if time.Now().Before(ps.checks.of(key).next) {
-		return errRests
+	if time.Now().Before(ps.checks.stateOf(key).nextAttempt) {
+		return errBackingOff
 	}
 	return nil
 }
 
-// note records the result of a check and logs when a provider becomes unreachable, begins to reject
+// recordResult records the result of a check and logs when a provider becomes unreachable, begins to reject
 // our client, or responds again.
-func (ps *providers) note(p *people.Provider, err error) {
+func (ps *providers) recordResult(p *people.Provider, err error) {
 	result := resultOf(err)
-	before := ps.checks.note(p.Key, result)
+	previous := ps.checks.record(p.Key, result)
 	switch {
-	case result == Answered && before.failing != "":
+	case result == Answered && previous.failure != "":
 		ps.logger.Info("identity provider reachable again; sign-ins are revalidated", "idp", p.Key)
-	case result == Rejected && before.failing != Rejected:
+	case result == Rejected && previous.failure != Rejected:
 		ps.logger.Error("identity provider rejected the gateway's client credentials: check client_id and client_secret; sign-ins stay valid until the last confirmation expires",
-			"idp", p.Key, "client_id", p.ClientID, "outage", p.Revalidate.Outage, "error", err)
-	case result == Unanswered && before.failing != Unanswered:
+			"idp", p.Key, "client_id", p.ClientID, "outage", p.Revalidate.MaxOutage, "error", err)
+	case result == Unanswered && previous.failure != Unanswered:
 		ps.logger.Warn("identity provider unreachable; sign-ins stay valid until the last confirmation expires",
-			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
+			"idp", p.Key, "outage", p.Revalidate.MaxOutage, "error", err)
 	}
 }
 
-// revalidated returns a provider with revalidation, or nil.
-func (ps *providers) revalidated(key string) *people.Provider {
+// withRevalidation returns a provider with revalidation, or nil.
+func (ps *providers) withRevalidation(key string) *people.Provider {
 	if p := ps.accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
 		return p
 	}
@@ -63,7 +63,7 @@ func (ps *providers) revalidated(key string) *people.Provider {
 // interval returns the shortest interval of all providers; 0 without revalidation.
 func (ps *providers) interval() (shortest time.Duration) {
 	for key := range ps.accounts.Providers {
-		if p := ps.revalidated(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
+		if p := ps.withRevalidation(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
 			shortest = p.Revalidate.Interval
 		}
 	}
@@ -75,8 +75,8 @@ const (
 	// single failure may be caused by one account.
 	maxFailures = 3
 
-	// rest is the pause in checks of a silent provider, so that requests do not wait for its timeout.
-	rest = 30 * time.Second
+	// silentBackoff is the pause in checks of a silent provider, so that requests do not wait for its timeout.
+	silentBackoff = 30 * time.Second
 )
 
 // Result is the outcome of a check with an identity provider.
@@ -100,36 +100,36 @@ type Checks struct {
 }
 
 type state struct {
-	failures int // consecutive failures
-	next     time.Time
-	latest   map[Result]time.Time
-	failing  Result // latest result; "" if answered
+	failures    int // consecutive failures
+	nextAttempt time.Time
+	latest      map[Result]time.Time
+	failure     Result // latest result; "" if answered
 }
 
-// note records a result and returns the previous state.
-func (c *Checks) note(key string, result Result) (before state) {
+// record records a result and returns the previous state.
+func (c *Checks) record(key string, result Result) (previous state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before = c.state[key]
+	previous = c.state[key]
 	now := state{latest: map[Result]time.Time{}}
 	for _, of := range Results {
-		now.latest[of] = before.latest[of]
+		now.latest[of] = previous.latest[of]
 	}
 	now.latest[result] = time.Now()
 	if result != Answered {
-		now.failing, now.failures = result, before.failures+1
+		now.failure, now.failures = result, previous.failures+1
 	}
 	if now.failures >= maxFailures {
-		now.next = time.Now().Add(rest)
+		now.nextAttempt = time.Now().Add(silentBackoff)
 	}
 	if c.state == nil {
 		c.state = map[string]state{}
 	}
 	c.state[key] = now
-	return before
+	return previous
 }
 
-func (c *Checks) of(key string) state {
+func (c *Checks) stateOf(key string) state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state[key]
@@ -138,9 +138,9 @@ func (c *Checks) of(key string) state {
 // resultOf classifies the error of a check.
 func resultOf(err error) Result {
 	switch {
-	case isAnswer(err):
+	case isAboutPerson(err):
 		return Answered
-	case relyingparty.Rejected(err):
+	case relyingparty.IsClientRejection(err):
 		return Rejected
 	}
 	return Unanswered
@@ -154,34 +154,34 @@ type ProviderState struct {
 	Latest    map[Result]time.Time `json:"latest,omitempty"`    // latest checks at this gateway by result
 }
 
-// isAnswer reports whether a provider's response concerns one person, including invalid ID tokens and userinfo.
-func isAnswer(err error) bool {
-	return err == nil || relyingparty.Denied(err) || errors.Is(err, relyingparty.ErrIDToken) || errors.Is(err, relyingparty.ErrUserInfo)
+// isAboutPerson reports whether a provider's response concerns one person, including invalid ID tokens and userinfo.
+func isAboutPerson(err error) bool {
+	return err == nil || relyingparty.IsDenial(err) || errors.Is(err, relyingparty.ErrIDToken) || errors.Is(err, relyingparty.ErrUserInfo)
 }
 
 const (
-	// maxRead is the number of sign-ins read in one step.
-	maxRead = 100
+	// readBatchSize is the number of sign-ins read in one step.
+	readBatchSize = 100
 
-	// maxWitnesses is the number of other people checked before a denial is attributed to an error
+	// maxOtherChecks is the number of other people checked before a denial is attributed to an error
 	// of the provider that affects (nearly) everyone.
-	maxWitnesses = 9
+	maxOtherChecks = 9
 
-	// minWitnesses is the number of other people that must be denied for that. With fewer, each denial stands.
-	minWitnesses = 2
+	// minOtherDenials is the number of other people that must be denied for that. With fewer, each denial stands.
+	minOtherDenials = 2
 
-	// weighTime limits the duration of the check of other people.
-	weighTime = 30 * time.Second
+	// confirmTimeout limits the duration of the check of other people.
+	confirmTimeout = 30 * time.Second
 
-	// doubtTime is how long a denial stays in doubt while other people cannot be checked.
-	doubtTime = 5 * time.Minute
+	// maxDoubtTime is how long a denial stays in doubt while other people cannot be checked.
+	maxDoubtTime = 5 * time.Minute
 
-	// retryEach is the time between checks at a suspended provider, across all gateways.
-	retryEach = 10 * time.Second
+	// retryInterval is the time between checks at a suspended provider, across all gateways.
+	retryInterval = 10 * time.Second
 
-	// sampled is the number of a provider's sign-ins that are candidates for checks, and
+	// sampleSize is the number of a provider's sign-ins that are candidates for checks, and
 	// sampleLifetime their cache lifetime, because listing them reads the entire store.
-	sampled, sampleLifetime = 300, time.Minute
+	sampleSize, sampleLifetime = 300, time.Minute
 
 	retryPrefix    = "upstream-retry:"    // marks a recent check whether a suspended provider has recovered
 	acceptedPrefix = "upstream-accepted:" // acceptance by an operator of denials for sign-ins up to a time
@@ -193,8 +193,8 @@ var errSuspended = &oauth2.Error{
 	Description: "the identity provider denies nearly everybody, and is suspended until that is resolved",
 }
 
-// errUnclear rejects a denied person while it is unclear whether the denial concerns only them.
-var errUnclear = &oauth2.Error{
+// errInconclusive rejects a denied person while it is unclear whether the denial concerns only them.
+var errInconclusive = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider denies this person, and cannot be asked about others",
 }
@@ -211,27 +211,27 @@ type suspensions struct {
 	revocations *revocation.Revocations
 	logger      *slog.Logger
 
-	weighing sync.Mutex // serializes denials: the next one sees the outcome
+	denialMu sync.Mutex // serializes denials: the next one sees the outcome
 
 	mu      sync.Mutex
 	samples map[string]sample // by provider
 }
 
-// acceptance is an operator's confirmation of a provider's denials.
-type acceptance struct {
+// denialAcceptance is an operator's confirmation of a provider's denials.
+type denialAcceptance struct {
 	Until time.Time `json:"until"` // sign-ins up to this time
 }
 
 // sample contains some sign-ins at a provider.
 type sample struct {
-	names []string
-	until time.Time
+	names   []string
+	expires time.Time
 }
 
-// holds reports whether a sign-in predates the suspension of its provider. Later sign-ins were confirmed by the
+// affects reports whether a sign-in predates the suspension of its provider. Later sign-ins were confirmed by the
 // provider.
-func (s *suspensions) holds(ctx context.Context, r *record) (bool, error) {
-	until, err := s.revocations.Suspended(ctx, r.Provider)
+func (s *suspensions) affects(ctx context.Context, r *record) (bool, error) {
+	until, err := s.revocations.SuspendedUntil(ctx, r.Provider)
 	return !until.IsZero() && !r.SignedIn.After(until), err
 }
 
@@ -241,24 +241,24 @@ func (s *suspensions) mayRetry(ctx context.Context, r *record) bool {
 	if accepted, err := s.isAccepted(ctx, r); accepted || err != nil {
 		return accepted
 	}
-	return s.records.store.Add(ctx, retryPrefix+r.Provider, nil, retryEach) == nil
+	return s.records.store.Add(ctx, retryPrefix+r.Provider, nil, retryInterval) == nil
 }
 
 func (s *suspensions) isAccepted(ctx context.Context, r *record) (bool, error) {
-	accepted, err := store.GetJSON[acceptance](ctx, s.records.store, acceptedPrefix+r.Provider)
+	accepted, err := store.GetJSON[denialAcceptance](ctx, s.records.store, acceptedPrefix+r.Provider)
 	return accepted != nil && !r.SignedIn.After(accepted.Until), err
 }
 
 // accept makes the denials of a suspended provider take effect.
 func (s *suspensions) accept(ctx context.Context, provider string) error {
-	until, err := s.revocations.Suspended(ctx, provider)
+	until, err := s.revocations.SuspendedUntil(ctx, provider)
 	if err == nil && until.IsZero() {
 		err = ErrNotSuspended
 	}
 	if err != nil {
 		return err
 	}
-	value, err := store.ToJSON(acceptance{until})
+	value, err := store.ToJSON(denialAcceptance{until})
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (s *suspensions) accept(ctx context.Context, provider string) error {
 
 // resume lifts the suspension of a provider that has confirmed a sign-in from before the suspension.
 func (s *suspensions) resume(ctx context.Context, r *record) {
-	if held, err := s.holds(ctx, r); !held || err != nil {
+	if affected, err := s.affects(ctx, r); !affected || err != nil {
 		return
 	}
 	s.lift(ctx, r.Provider, "it confirmed a person again")
@@ -290,27 +290,27 @@ func (s *suspensions) suspend(ctx context.Context, p *people.Provider, why strin
 	return errSuspended
 }
 
-// held counts the sign-ins affected by a suspension during a sweep, by provider.
-type held map[string]int
+// affectedSignIns counts the sign-ins affected by a suspension during a sweep, by provider.
+type affectedSignIns map[string]int
 
-// waits reports whether a sweep skips a sign-in, because its provider is suspended and another sign-in has just been
+// skips reports whether a sweep skips a sign-in, because its provider is suspended and another sign-in has just been
 // checked.
-func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, error) {
+func (s *suspensions) skips(ctx context.Context, r *record, affected affectedSignIns) (bool, error) {
 	if r == nil || r.Denied {
 		return false, nil
 	}
-	is, err := s.holds(ctx, r)
+	is, err := s.affects(ctx, r)
 	if !is || err != nil {
 		return false, err
 	}
-	held[r.Provider]++
+	affected[r.Provider]++
 	return !s.mayRetry(ctx, r), nil
 }
 
 // finishSweep renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials that affect none.
-func (s *suspensions) finishSweep(ctx context.Context, providers []string, held held) error {
+func (s *suspensions) finishSweep(ctx context.Context, providers []string, affected affectedSignIns) error {
 	for _, key := range providers {
-		until, err := s.revocations.Suspended(ctx, key)
+		until, err := s.revocations.SuspendedUntil(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func (s *suspensions) finishSweep(ctx context.Context, providers []string, held 
 		switch {
 		case err != nil:
 			return err
-		case held[key] > 0:
+		case affected[key] > 0:
 			err = s.revocations.Suspend(ctx, key, until)
 		case accepted:
 			s.lift(ctx, key, "its denials took effect")
@@ -339,58 +339,58 @@ type otherSignInCheck func(ctx context.Context, p *people.Provider, name string,
 
 // confirmDenial returns nil if the denial of a sign-in is credible; otherwise an error with the reason.
 func (s *suspensions) confirmDenial(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
-	ctx, cancel := context.WithTimeout(ctx, weighTime)
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	s.weighing.Lock()
-	defer s.weighing.Unlock()
+	s.denialMu.Lock()
+	defer s.denialMu.Unlock()
 	if accepted, err := s.isAccepted(ctx, denied); accepted || err != nil || s.records.hasLapsed(denied) {
 		return err
 	}
-	if held, err := s.holds(ctx, denied); err != nil {
+	if affected, err := s.affects(ctx, denied); err != nil {
 		return err
-	} else if held {
+	} else if affected {
 		return errSuspended
 	}
-	if named := p.Client.NamedIssuer(ctx); named != "" && named != p.Issuer {
-		return s.suspend(ctx, p, "its discovery document names another issuer", "issuer", p.Issuer, "named", named)
+	if discovered := p.Client.DiscoveredIssuer(ctx); discovered != "" && discovered != p.Issuer {
+		return s.suspend(ctx, p, "its discovery document names another issuer", "issuer", p.Issuer, "named", discovered)
 	}
 	return s.checkOthers(ctx, p, denied, check)
 }
 
 func (s *suspensions) checkOthers(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
-	witnesses, err := s.witnesses(ctx, p, denied)
+	others, err := s.otherSignIns(ctx, p, denied)
 	if err != nil {
 		return err
 	}
-	others, silent := 0, 0
-	for _, name := range witnesses {
-		switch err := check(ctx, p, name, denied.Doubt); {
+	denials, inconclusive := 0, 0
+	for _, name := range others {
+		switch err := check(ctx, p, name, denied.DoubtedSince); {
 		case err == nil:
 			return nil
 		case errors.Is(err, errEnded):
-			others++
+			denials++
 		default:
-			silent++
+			inconclusive++
 		}
 	}
 	switch {
-	case others >= minWitnesses:
-		return s.suspend(ctx, p, "it denies nearly everybody", "denied", others+1)
-	case silent > 0 && store.Since(s.records.store, denied.Doubt) < doubtTime:
-		return errUnclear
+	case denials >= minOtherDenials:
+		return s.suspend(ctx, p, "it denies nearly everybody", "denied", denials+1)
+	case inconclusive > 0 && store.Since(s.records.store, denied.DoubtedSince) < maxDoubtTime:
+		return errInconclusive
 	}
 	return nil
 }
 
-// witnesses returns sign-ins of other people that the provider should confirm if it has not lost its older sessions.
-func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied *record) (names []string, err error) {
+// otherSignIns returns sign-ins of other people that the provider should confirm if it has not lost its older sessions.
+func (s *suspensions) otherSignIns(ctx context.Context, p *people.Provider, denied *record) (names []string, err error) {
 	sample, err := s.sample(ctx, p.Key)
 	if err != nil {
 		return nil, err
 	}
 	subjects := []string{denied.Subject}
-	for some := range slices.Chunk(sample, maxRead) {
-		values, err := store.Values(ctx, s.records.store, some...)
+	for batch := range slices.Chunk(sample, readBatchSize) {
+		values, err := store.ReadValues(ctx, s.records.store, batch...)
 		if err != nil {
 			return nil, err
 		}
@@ -399,7 +399,7 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 			if r == nil || err != nil || slices.Contains(subjects, r.Subject) || !s.isComparable(ctx, p, r, denied) {
 				continue
 			}
-			if subjects, names = append(subjects, r.Subject), append(names, r.name()); len(names) == maxWitnesses {
+			if subjects, names = append(subjects, r.Subject), append(names, r.name()); len(names) == maxOtherChecks {
 				return names, nil
 			}
 		}
@@ -410,16 +410,16 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 // isComparable reports whether a check of sign-in r is relevant for the denial of another sign-in. Idle
 // people are excluded, because the provider may have logged them all off, e.g. at the end of a shift.
 func (s *suspensions) isComparable(ctx context.Context, p *people.Provider, r, denied *record) bool {
-	held, err := s.holds(ctx, r)
-	return err == nil && !held && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isUncheckable(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Yes)
+	affected, err := s.affects(ctx, r)
+	return err == nil && !affected && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isUncheckable(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Confirmed)
 }
 
 // sample returns keys of sign-ins at a provider in random order.
 func (s *suspensions) sample(ctx context.Context, provider string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if kept := s.samples[provider]; time.Now().Before(kept.until) {
-		return kept.names, nil
+	if cached := s.samples[provider]; time.Now().Before(cached.expires) {
+		return cached.names, nil
 	}
 	keys, err := s.records.store.List(ctx, recordPrefix)
 	if err != nil {
@@ -427,7 +427,7 @@ func (s *suspensions) sample(ctx context.Context, provider string) ([]string, er
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.HasSuffix(key, "."+provider) })
 	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	keys = slices.Clone(keys[:min(len(keys), sampled)])
+	keys = slices.Clone(keys[:min(len(keys), sampleSize)])
 	s.samples[provider] = sample{keys, time.Now().Add(sampleLifetime)}
 	return keys, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// inUnaskable runs a test with a provider that issues access tokens of one hour and no refresh tokens.
-func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
+// runWithoutRefreshTokens runs a test with a provider that issues access tokens of one hour and no refresh tokens.
+func runWithoutRefreshTokens(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	inHospital(t, -2, change, func(h *hospital) {
 		h.Change(func(s *providertest.Settings) {
@@ -29,8 +29,8 @@ func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.
 	})
 }
 
-// journey is the chain of redirects up to a page or the app's response.
-type journey struct {
+// redirectChain is the chain of redirects up to a page or the app's response.
+type redirectChain struct {
 	asked []url.Values   // authentication requests to the provider
 	path  string         // last URL at the gateway
 	page  *http.Response // page; nil for a response to the app
@@ -38,7 +38,7 @@ type journey struct {
 }
 
 // travel follows redirects at the gateway and at the provider.
-func (h *hospital) travel(b *authorizetest.Browser, target string) (j journey) {
+func (h *hospital) travel(b *authorizetest.Browser, target string) (j redirectChain) {
 	h.t.Helper()
 	j.path = target
 	for range 10 {
@@ -63,14 +63,14 @@ func (h *hospital) travel(b *authorizetest.Browser, target string) (j journey) {
 
 // request returns an authorization request of the app through the provider.
 func request(change url.Values) string {
-	q := authorizetest.ByProvider("hospital")
+	q := authorizetest.SelectProvider("hospital")
 	q.Set("scope", "openid user/*.rs online_access")
 	maps.Copy(q, change)
 	return "/oauth2/authorize?" + authorizetest.Request(q).Encode()
 }
 
 // prompts returns the prompt values of the authentication requests.
-func (j journey) prompts() string {
+func (j redirectChain) prompts() string {
 	var all string
 	for _, q := range j.asked {
 		all += "[" + q.Get("prompt") + "]"
@@ -131,13 +131,13 @@ func TestRenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inUnaskable(t, func(p *people.IdentityProvider, _ *authorize.Config) {
+			runWithoutRefreshTokens(t, func(p *people.IdentityProvider, _ *authorize.Config) {
 				if tt.idp != nil {
 					tt.idp(p)
 				}
 			}, func(h *hospital) {
 				b, tokens := h.signIn("online_access")
-				after(cmp.Or(tt.after, time.Hour))
+				waitForSweep(cmp.Or(tt.after, time.Hour))
 				if tt.change != nil {
 					h.Change(tt.change)
 				}
@@ -150,7 +150,7 @@ func TestRenewal(t *testing.T) {
 				if j.app.Get("error") != tt.app || j.app.Has("code") != (tt.app == "") {
 					t.Errorf("the app gets %v", j.app)
 				}
-				if ended := !b.TokenWorks(tokens.AccessToken); ended != tt.ends {
+				if ended := !b.IsTokenValid(tokens.AccessToken); ended != tt.ends {
 					t.Errorf("ended %t", ended)
 				}
 			})
@@ -161,14 +161,14 @@ func TestRenewal(t *testing.T) {
 // A renewal is valid until the next access token has expired. It is not a sign-in: auth_time and sid are unchanged.
 func TestRenewedUntilNextExpiry(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		signedInAt := b.Claims(tokens.IDToken)["auth_time"]
 		for _, want := range []struct {
 			after   time.Duration
 			prompts string
 		}{{time.Hour, "[none]"}, {50 * time.Minute, ""}, {10 * time.Minute, "[none]"}, {outage - time.Hour, "[none]"}, {outage - time.Hour, "[none]"}} {
-			after(want.after)
+			waitForSweep(want.after)
 			j := h.travel(b, request(nil))
 			authorizetest.Equal(t, j.prompts(), want.prompts, "prompts at the provider")
 			again := b.RequestTokens(authorizetest.CodeForm(j.app.Get("code"), nil))
@@ -182,13 +182,13 @@ func TestRenewedUntilNextExpiry(t *testing.T) {
 // Access tokens with a lifetime below the interval are each renewed.
 func TestRenewalOfShortTokens(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 120 }
 		})
 		b, _ := h.signIn("online_access")
 		for range 3 {
-			after(2 * time.Minute)
+			waitForSweep(2 * time.Minute)
 			authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
 		}
 	})
@@ -197,9 +197,9 @@ func TestRenewalOfShortTokens(t *testing.T) {
 // A renewal without a response, or with an expired access token, is not repeated within the interval.
 func TestRenewalIsTriedOnce(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		after(time.Hour)
+		waitForSweep(time.Hour)
 		if at := authorizetest.Location(t, b.Get(request(nil))); at.Query().Get("prompt") != "none" {
 			t.Fatalf("not sent to the provider: %v", at)
 		}
@@ -213,7 +213,7 @@ func TestRenewalIsTriedOnce(t *testing.T) {
 				s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }
 			})
 			if prompts == "" {
-				after(interval)
+				waitForSweep(interval)
 			}
 		}
 	})
@@ -222,15 +222,15 @@ func TestRenewalIsTriedOnce(t *testing.T) {
 // During an outage of the provider's discovery, sessions continue and pages are shown.
 func TestRenewalDuringOutage(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		after(time.Hour)
-		h.Fail(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
+		waitForSweep(time.Hour)
+		h.SetFault(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
 		b.Server = h.servers[1] // has not discovered the provider yet
 		if j := h.travel(b, "/oauth2/account"); j.page == nil || j.path != "/oauth2/account" {
 			t.Errorf("the account page: %+v", j)
 		}
-		after(interval)
+		waitForSweep(interval)
 		if j := h.travel(b, request(nil)); !j.app.Has("code") || len(j.asked) > 0 {
 			t.Errorf("the app gets %v, the provider %v", j.app, j.asked)
 		}
@@ -243,15 +243,15 @@ func TestRenewalOfPages(t *testing.T) {
 	for _, target := range []string{"/oauth2/account", "/oauth2/account?part=app", "/oauth2/login?part=app"} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			inUnaskable(t, nil, func(h *hospital) {
+			runWithoutRefreshTokens(t, nil, func(h *hospital) {
 				b, _ := h.signIn("online_access")
-				after(time.Hour)
+				waitForSweep(time.Hour)
 				first, second := h.travel(b, target), h.travel(b, target)
 				authorizetest.Equal(t, first.prompts(), "[none]", "prompts at the provider")
 				authorizetest.Equal(t, second.prompts(), "", "prompts at the provider, again")
 				authorizetest.Equal(t, first.path, second.path, "the page")
 				authorizetest.Equal(t, first.page.StatusCode, second.page.StatusCode, "the page")
-				after(time.Hour)
+				waitForSweep(time.Hour)
 				h.Change(authorizationError("login_required"))
 				last := h.travel(b, target)
 				authorizetest.Equal(t, last.prompts(), "[none]", "prompts at the provider, signed out there")
@@ -266,11 +266,11 @@ func TestRenewalOfPages(t *testing.T) {
 // A renewal uses up a pushed request, which the callback continues.
 func TestRenewalUsesPushedRequest(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		after(time.Hour)
-		_, pushed := authorizetest.Push(b, authorizetest.Request(authorizetest.ByProvider("hospital")))
-		target := "/oauth2/authorize?" + authorizetest.Pushed(pushed.RequestURI).Encode()
+		waitForSweep(time.Hour)
+		_, pushed := authorizetest.Push(b, authorizetest.Request(authorizetest.SelectProvider("hospital")))
+		target := "/oauth2/authorize?" + authorizetest.PushedRequest(pushed.RequestURI).Encode()
 		if j := h.travel(b, target); j.prompts() != "[none]" || !j.app.Has("code") {
 			t.Errorf("the app gets %v", j.app)
 		}
@@ -283,15 +283,15 @@ func TestRenewalUsesPushedRequest(t *testing.T) {
 // A submitted form triggers no renewal, which would lose it.
 func TestRenewalLosesNoForm(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
-		after(50 * time.Minute)
-		form := url.Values{"request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}, "action": {"end_apps"}}
-		after(10 * time.Minute)
+		waitForSweep(50 * time.Minute)
+		form := url.Values{"request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, ""), "request")}, "action": {"end_apps"}}
+		waitForSweep(10 * time.Minute)
 		if r := b.Post("/oauth2/account", form); r.Header.Get("Location") != "/oauth2/account?done=end_apps" {
 			t.Errorf("%d %s", r.StatusCode, r.Header.Get("Location"))
 		}
-		if b.TokenWorks(tokens.AccessToken) {
+		if b.IsTokenValid(tokens.AccessToken) {
 			t.Error("the app has access still")
 		}
 	})
@@ -316,9 +316,9 @@ func TestRenewalWithoutPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inUnaskable(t, nil, func(h *hospital) {
+			runWithoutRefreshTokens(t, nil, func(h *hospital) {
 				b, tokens := h.signIn("online_access")
-				after(time.Hour)
+				waitForSweep(time.Hour)
 				h.Change(tt.change)
 				j := h.travel(b, request(url.Values{"prompt": {"none"}, "id_token_hint": {tokens.IDToken}}))
 				authorizetest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
@@ -334,14 +334,14 @@ func TestRenewalWithoutPages(t *testing.T) {
 func TestRenewalIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", "login_required", "server_error"} {
-		inUnaskable(t, nil, func(h *hospital) {
+		runWithoutRefreshTokens(t, nil, func(h *hospital) {
 			b, _ := h.signIn("online_access")
 			h.Change(func(s *providertest.Settings) {
 				s.People = []providertest.Person{{Subject: "another", Claims: providertest.Alice.Claims}}
 			})
 			other, tokens := h.signIn("online_access")
 			h.Change(func(s *providertest.Settings) { s.People = []providertest.Person{providertest.Alice} })
-			after(time.Hour)
+			waitForSweep(time.Hour)
 			at := authorizetest.Location(t, b.Get(request(nil)))
 			h.Change(authorizationError(code))
 			back := h.Authorize(t, at.String())
@@ -349,7 +349,7 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 			if at := authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode())); at.Query().Has("code") {
 				t.Errorf("%q: continues with another session: %v", code, at)
 			}
-			if !b.TokenWorks(tokens.AccessToken) {
+			if !b.IsTokenValid(tokens.AccessToken) {
 				t.Errorf("%q: the other session ended", code)
 			}
 		})
@@ -359,12 +359,12 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 // A renewal stores the refresh token of a provider that has started to issue them.
 func TestRenewalGetsRefreshToken(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
-		after(time.Hour)
+		waitForSweep(time.Hour)
 		h.Change(func(s *providertest.Settings) { s.TokenResponse = nil })
 		authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "[none]", "prompts at the provider")
-		after(2 * time.Hour)
+		waitForSweep(2 * time.Hour)
 		authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "", "prompts at the provider, with a refresh token")
 		h.wantWorks(b, tokens)
 		if len(h.asked()) == 0 {
@@ -377,9 +377,9 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 func TestNoRenewalInFrames(t *testing.T) {
 	t.Parallel()
 	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false, "object": false} {
-		inUnaskable(t, nil, func(h *hospital) {
+		runWithoutRefreshTokens(t, nil, func(h *hospital) {
 			b, _ := h.signIn("online_access")
-			after(time.Hour)
+			waitForSweep(time.Hour)
 			r := httptest.NewRequest(http.MethodGet, request(url.Values{"prompt": {"none"}}), nil)
 			r.Header.Set("Sec-Fetch-Dest", dest)
 			at := authorizetest.Location(t, b.Send(r))
@@ -393,9 +393,9 @@ func TestNoRenewalInFrames(t *testing.T) {
 // The page for prompt=select_account is also shown after a renewal.
 func TestRenewalAsksForAccount(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, nil, func(h *hospital) {
+	runWithoutRefreshTokens(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
-		after(time.Hour)
+		waitForSweep(time.Hour)
 		j := h.travel(b, request(url.Values{"prompt": {"select_account"}}))
 		authorizetest.Equal(t, j.prompts(), "[none]", "prompts at the provider")
 		if j.page == nil || !strings.HasPrefix(j.path, "/oauth2/select_account") {
@@ -407,7 +407,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 // Access tokens that expire immediately, with a new sid at each sign-in, cause one renewal per page and no loop.
 func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
-	inUnaskable(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
+	runWithoutRefreshTokens(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {
 		sessions := 0
 		h.Change(func(s *providertest.Settings) {
 			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); answer["expires_in"] = 1 }

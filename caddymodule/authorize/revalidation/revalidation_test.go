@@ -26,17 +26,17 @@ func cliniciansOnly(p *people.IdentityProvider, _ *authorize.Config) {
 
 // A person who was removed at the provider, or lost the required group, loses access within the
 // interval, whether the check is made by a sweep, a refresh or a page.
-func TestNoEndsSignIn(t *testing.T) {
+func TestDenialEndsSignIn(t *testing.T) {
 	t.Parallel()
 	for why, claims := range map[string]map[string]any{
 		"gone": nil, "without the group": {"groups": []any{"visitors"}},
 	} {
 		for _, lasting := range []string{"offline_access", "online_access"} {
 			for how, ask := range map[string]func(*authorizetest.Browser, authorizetest.TokenResponse){
-				"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+				"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { waitForSweep(interval) },
 				"by an app": func(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 					time.Sleep(11 * time.Second)
-					b.Refresh(tokens.Refresh, nil)
+					b.Refresh(tokens.RefreshToken, nil)
 				},
 			} {
 				t.Run(why+" "+lasting+" "+how, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestNoEndsSignIn(t *testing.T) {
 						b, tokens := h.signIn(lasting)
 						h.becomes(claims)
 						ask(b, tokens)
-						if how == "by the sweep" && b.TokenWorks(tokens.AccessToken) {
+						if how == "by the sweep" && b.IsTokenValid(tokens.AccessToken) {
 							t.Error("the access token goes on")
 						}
 						h.wantGone(b, tokens)
@@ -60,7 +60,7 @@ func TestNoEndsSignIn(t *testing.T) {
 }
 
 // Access tokens of all apps are revoked, regardless of their number.
-func TestNoEndsGrantsOfManyApps(t *testing.T) {
+func TestDenialEndsGrantsOfManyApps(t *testing.T) {
 	t.Parallel()
 	const others = 100
 	id := func(i int) url.Values { return url.Values{"client_id": {"app-" + strconv.Itoa(i)}} }
@@ -73,8 +73,8 @@ func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	}, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		for i := range others {
-			code := b.CodeOfSession(authorizetest.OfflineAccess(id(i)))
-			if got := b.RequestTokens(authorizetest.CodeForm(code, id(i))); got.Refresh == "" {
+			code := b.CodeWithSession(authorizetest.WithOfflineAccess(id(i)))
+			if got := b.RequestTokens(authorizetest.CodeForm(code, id(i))); got.RefreshToken == "" {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -83,7 +83,7 @@ func TestNoEndsGrantsOfManyApps(t *testing.T) {
 		}
 		h.becomes(nil)
 		time.Sleep(interval)
-		if b.SignedIn() || b.TokenWorks(tokens.AccessToken) {
+		if b.HasSession() || b.IsTokenValid(tokens.AccessToken) {
 			t.Error("session or access token goes on")
 		}
 	})
@@ -99,7 +99,7 @@ func TestGrantWithoutSignInEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+		if r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.RefreshToken, nil)); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("%d", r.StatusCode)
 		}
 	})
@@ -118,13 +118,13 @@ func TestAnotherSubEndsSignIn(t *testing.T) {
 }
 
 // A page triggers a check when the last confirmation is older than the interval. No sweep runs in this test.
-func TestSessionAsks(t *testing.T) {
+func TestSessionTriggersCheck(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(nil)
 		time.Sleep(interval - time.Second)
-		if !b.SignedIn() || len(h.asked()) > 0 {
+		if !b.HasSession() || len(h.asked()) > 0 {
 			t.Errorf("asked %d times within the interval, or signed out", len(h.asked()))
 		}
 		time.Sleep(time.Second)
@@ -133,12 +133,12 @@ func TestSessionAsks(t *testing.T) {
 }
 
 // Apps receive the claims of the provider's latest response.
-func TestYesBringsClaims(t *testing.T) {
+func TestConfirmationUpdatesClaims(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, cliniciansOnly, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(map[string]any{"groups": []any{"clinicians", "surgeons"}})
-		after(interval)
+		waitForSweep(interval)
 		h.wantWorks(b, tokens)
 		authorizetest.WantText(t, authorizetest.Body(t, b.Userinfo(tokens.AccessToken)), "surgeons")
 	})
@@ -151,28 +151,28 @@ func TestOutage(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		for _, fault := range []providertest.Fault{
 			providertest.Status(http.StatusBadGateway), providertest.ErrorResponse(http.StatusUnauthorized, "invalid_client"),
-			providertest.Silent, providertest.HTML, providertest.ErrorResponse(http.StatusTooManyRequests, "access_denied"),
+			providertest.NeverRespond, providertest.SendHTML, providertest.ErrorResponse(http.StatusTooManyRequests, "access_denied"),
 		} {
-			h.Fail(providertest.Token, fault)
-			after(time.Hour)
+			h.SetFault(providertest.Token, fault)
+			waitForSweep(time.Hour)
 			tokens = h.wantWorks(b, tokens)
 		}
-		after(outage - 5*time.Hour)
-		r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil))
+		waitForSweep(outage - 5*time.Hour)
+		r := b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.RefreshToken, nil))
 		if body := authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporarily_unavailable") {
 			t.Errorf("%d %s", r.StatusCode, body)
 		}
-		if b.SignedIn() {
+		if b.HasSession() {
 			t.Error("the session goes on")
 		}
-		h.Fail(providertest.Token, nil)
-		after(interval)
+		h.SetFault(providertest.Token, nil)
+		waitForSweep(interval)
 		h.wantWorks(b, tokens)
 	})
 }
 
 // Requests with access tokens cause no checks and do not wait, regardless of the age of the last confirmation.
-func TestAccessTokensAskNothing(t *testing.T) {
+func TestAccessTokensTriggerNoCheck(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
@@ -180,7 +180,7 @@ func TestAccessTokensAskNothing(t *testing.T) {
 		h.delay = time.Second
 		start, asked := time.Now(), len(h.Requests(providertest.Token))
 		for range 1000 {
-			if !b.TokenWorks(tokens.AccessToken) {
+			if !b.IsTokenValid(tokens.AccessToken) {
 				t.Fatal("the access token ended")
 			}
 		}
@@ -196,7 +196,7 @@ func TestSilentProviderDelaysFew(t *testing.T) {
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(10 * time.Second)
-		h.Fail(providertest.Token, providertest.Silent)
+		h.SetFault(providertest.Token, providertest.NeverRespond)
 		start := time.Now()
 		for range 20 {
 			tokens = h.wantWorks(b, tokens)
@@ -222,13 +222,13 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 			b := authorizetest.NewBrowser(t, h.servers[i%3])
 			b.Cookies = maps.Clone(first.Cookies)
 			apps = append(apps, app{b, tokens})
-			tokens = first.RequestTokens(authorizetest.CodeForm(first.CodeOfSession(authorizetest.OfflineAccess(nil)), nil))
+			tokens = first.RequestTokens(authorizetest.CodeForm(first.CodeWithSession(authorizetest.WithOfflineAccess(nil)), nil))
 		}
 		for range 10 {
 			time.Sleep(interval * 9 / 10)
 			var all sync.WaitGroup
 			for i := range apps {
-				all.Go(func() { apps[i].TokenResponse = apps[i].Browser.Refresh(apps[i].TokenResponse.Refresh, nil) })
+				all.Go(func() { apps[i].TokenResponse = apps[i].Browser.Refresh(apps[i].TokenResponse.RefreshToken, nil) })
 			}
 			all.Wait()
 		}
@@ -246,7 +246,7 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 }
 
 // A gateway that needs a confirmation waits for the result of another gateway's running check.
-func TestAnswerOfOtherGateway(t *testing.T) {
+func TestResultOfOtherGateway(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -2, nil, func(h *hospital) {
 		b, _ := h.signIn("offline_access")
@@ -258,7 +258,7 @@ func TestAnswerOfOtherGateway(t *testing.T) {
 		var both sync.WaitGroup
 		for _, b := range []*authorizetest.Browser{b, other} {
 			both.Go(func() {
-				if b.SignedIn() {
+				if b.HasSession() {
 					t.Error("the session goes on")
 				}
 			})
@@ -268,14 +268,14 @@ func TestAnswerOfOtherGateway(t *testing.T) {
 	})
 }
 
-// upstreamRecord reports whether a call modifies a stored sign-in.
-func upstreamRecord(c *store.Call) bool {
+// modifiesSignIn reports whether a call modifies a stored sign-in.
+func modifiesSignIn(c *store.Call) bool {
 	return c.Op == store.Swap && strings.HasPrefix(c.Key, "upstream:")
 }
 
 // A rotated refresh token is stored as soon as the store permits, while the claim lasts. If it is lost
 // nevertheless, e.g. with a crashed gateway, checks use the previous token, and the provider decides.
-func TestAnswerNotStored(t *testing.T) {
+func TestResponseNotStored(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		lasts       time.Duration
@@ -288,19 +288,19 @@ func TestAnswerNotStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inHospital(t, 2, nil, func(h *hospital) {
-				h.Change(func(s *providertest.Settings) { s.KeepRefreshToken = tt.keeps })
+				h.Change(func(s *providertest.Settings) { s.ReuseRefreshTokens = tt.keeps })
 				b, tokens := h.signIn("offline_access")
 				var once sync.Once
 				h.Change(func(s *providertest.Settings) {
-					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(upstreamRecord) }) }
+					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(modifiesSignIn) }) }
 				})
-				after(interval - 30*time.Second) // the sweep performs a check
+				waitForSweep(interval - 30*time.Second) // the sweep performs a check
 				if len(h.asked()) != 1 {
 					t.Fatalf("asked %d times", len(h.asked()))
 				}
 				time.Sleep(tt.lasts)
 				h.stored.failing(nil)
-				after(2 * interval)
+				waitForSweep(2 * interval)
 				if tt.goes {
 					h.wantWorks(b, tokens)
 				} else {
@@ -317,22 +317,22 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 	inHospital(t, 2, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		var once sync.Once
-		h.Fail(providertest.UserInfo, func(w http.ResponseWriter, r *http.Request) {
-			once.Do(func() { h.stored.failing(upstreamRecord) })
-			providertest.Silent(w, r)
+		h.SetFault(providertest.UserInfo, func(w http.ResponseWriter, r *http.Request) {
+			once.Do(func() { h.stored.failing(modifiesSignIn) })
+			providertest.NeverRespond(w, r)
 		})
-		after(interval - 30*time.Second) // the sweep performs a check
+		waitForSweep(interval - 30*time.Second) // the sweep performs a check
 		authorizetest.Equal(t, len(h.asked()), 1)
 		time.Sleep(2 * time.Minute) // until the claim has expired
 		h.stored.failing(nil)
-		h.Fail(providertest.UserInfo, nil)
-		after(2 * interval)
+		h.SetFault(providertest.UserInfo, nil)
+		waitForSweep(2 * interval)
 		h.wantWorks(b, tokens)
 	})
 }
 
 // If the revocation after a denial fails, access is blocked and the revocation completed later.
-func TestNoNotStored(t *testing.T) {
+func TestDenialNotStored(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
@@ -341,22 +341,22 @@ func TestNoNotStored(t *testing.T) {
 		h.stored.failing(func(c *store.Call) bool {
 			return strings.HasPrefix(c.Key, "cutoff:session") || strings.HasPrefix(c.Key, "revoked:")
 		})
-		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.Error != "invalid_grant" {
 			t.Errorf("%+v", got)
 		}
-		h.Fail(providertest.Token, providertest.Status(http.StatusBadGateway))
-		if b.SignedIn() {
+		h.SetFault(providertest.Token, providertest.Status(http.StatusBadGateway))
+		if b.HasSession() {
 			t.Error("the session goes on")
 		}
 		h.stored.failing(nil)
-		after(interval / 5)
+		waitForSweep(interval / 5)
 		h.wantGone(b, tokens)
 	})
 }
 
 // People of a provider without tokens for checks get no grant that outlasts the session, and keep their access during
 // it.
-func TestNothingToAskBy(t *testing.T) {
+func TestProviderWithoutTokens(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
 		h.Change(func(s *providertest.Settings) {
@@ -365,10 +365,10 @@ func TestNothingToAskBy(t *testing.T) {
 		b, tokens := h.signIn("online_access offline_access")
 		authorizetest.Equal(t, tokens.Scope, "openid groups user/*.rs online_access")
 		h.becomes(nil)
-		after(2 * interval)
+		waitForSweep(2 * interval)
 		h.wantWorks(b, tokens)
 		authorizetest.Equal(t, len(h.asked()), 0)
-		only := authorizetest.ByProvider("hospital")
+		only := authorizetest.SelectProvider("hospital")
 		only.Set("scope", "offline_access")
 		authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(only))), "invalid_scope")
 	})
@@ -379,7 +379,7 @@ func TestOff(t *testing.T) {
 	inHospital(t, 1, func(p *people.IdentityProvider, _ *authorize.Config) { p.Revalidate.Interval = -1 }, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(nil)
-		after(2 * interval)
+		waitForSweep(2 * interval)
 		h.wantWorks(b, tokens)
 		authorizetest.Equal(t, len(h.asked())+len(h.keys("upstream")), 0)
 		authorizetest.Equal(t, h.Requests(providertest.Authorization)[0].Form.Get("scope"), "openid profile email")
@@ -395,7 +395,7 @@ func TestSealedAtRest(t *testing.T) {
 			s.TokenResponse = func(answer map[string]any) { given = append(given, answer["refresh_token"].(string)) }
 		})
 		h.signIn("offline_access")
-		after(interval)
+		waitForSweep(interval)
 		if len(given) != 2 || len(h.keys("upstream")) != 1 {
 			t.Fatalf("%d tokens", len(given))
 		}
@@ -422,7 +422,7 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 					end()
 				}
 				for _, m := range all[1:] {
-					if m.TokenWorks(m.AccessToken) {
+					if m.IsTokenValid(m.AccessToken) {
 						h.t.Errorf("%s goes on", m.subject)
 					}
 				}
@@ -441,10 +441,10 @@ func TestAnotherSignInEndsAccess(t *testing.T) {
 		"another issuer": providertest.WrongIssuer,
 	} {
 		for how, ask := range map[string]func(*authorizetest.Browser, authorizetest.TokenResponse){
-			"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+			"by the sweep": func(*authorizetest.Browser, authorizetest.TokenResponse) { waitForSweep(interval) },
 			"by an app": func(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 				time.Sleep(11 * time.Second)
-				b.Refresh(tokens.Refresh, nil)
+				b.Refresh(tokens.RefreshToken, nil)
 			},
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
@@ -464,16 +464,16 @@ func TestAnotherSignInEndsAccess(t *testing.T) {
 }
 
 // A refresh that exceeds the granted scope is rejected without a check (RFC 6749 §6).
-func TestRefreshForMoreAsksNothing(t *testing.T) {
+func TestExcessiveRefreshTriggersNoCheck(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(interval)
 		before := len(h.asked())
-		if got := b.Refresh(tokens.Refresh, url.Values{"scope": {"user/*.cruds"}}); got.Error != "invalid_scope" || len(h.asked()) != before {
+		if got := b.Refresh(tokens.RefreshToken, url.Values{"scope": {"user/*.cruds"}}); got.Error != "invalid_scope" || len(h.asked()) != before {
 			t.Errorf("%+v, asked %d times", got, len(h.asked())-before)
 		}
-		if got := b.Refresh(tokens.Refresh, nil); got.AccessToken == "" {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.AccessToken == "" {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -502,7 +502,7 @@ func TestBackgroundIsNoActivity(t *testing.T) {
 		inBoundHospital(t, introspects, func(h *hospital) {
 			b, tokens := h.signIn("online_access")
 			before := len(h.Requests(providertest.Introspection))
-			after(6 * interval)
+			waitForSweep(6 * interval)
 			authorizetest.Equal(t, len(h.asked()), 0, "refreshed in the background")
 			if got := len(h.Requests(providertest.Introspection)) > before; got != introspects {
 				t.Errorf("introspected: %v, want %v", got, introspects)
@@ -516,9 +516,9 @@ func TestBackgroundIsNoActivity(t *testing.T) {
 func TestActivityReachesProvider(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*authorizetest.Browser, *authorizetest.TokenResponse){
-		"a visit": func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.SignedIn() },
+		"a visit": func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.HasSession() },
 		"a refresh": func(b *authorizetest.Browser, tokens *authorizetest.TokenResponse) {
-			*tokens = b.Refresh(tokens.Refresh, nil)
+			*tokens = b.Refresh(tokens.RefreshToken, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -527,7 +527,7 @@ func TestActivityReachesProvider(t *testing.T) {
 				b, tokens := h.signIn("online_access")
 				time.Sleep(2 * time.Minute)
 				act(b, &tokens)
-				after(6 * interval)
+				waitForSweep(6 * interval)
 				if got := len(h.asked()); got != 1 {
 					t.Errorf("refreshed %d times, want once", got)
 				}
@@ -542,10 +542,10 @@ func TestInactivePersonEnds(t *testing.T) {
 	for _, lasting := range []string{"offline_access", "online_access"} {
 		inBoundHospital(t, true, func(h *hospital) {
 			b, tokens := h.signIn(lasting)
-			after(6 * interval)
+			waitForSweep(6 * interval)
 			h.becomes(nil)
-			after(interval)
-			if b.TokenWorks(tokens.AccessToken) {
+			waitForSweep(interval)
+			if b.IsTokenValid(tokens.AccessToken) {
 				t.Error("the access token goes on")
 			}
 			h.wantGone(b, tokens)
@@ -558,14 +558,14 @@ func TestInactivePersonEnds(t *testing.T) {
 func TestReplacedProviderGetsNoToken(t *testing.T) {
 	t.Parallel()
 	for how, ask := range map[string]func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse){
-		"session": func(_ *hospital, b *authorizetest.Browser, _ authorizetest.TokenResponse) { b.SignedIn() },
+		"session": func(_ *hospital, b *authorizetest.Browser, _ authorizetest.TokenResponse) { b.HasSession() },
 		"refresh": func(_ *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
-			b.Refresh(tokens.Refresh, nil)
+			b.Refresh(tokens.RefreshToken, nil)
 		},
-		"sweep": func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse) { after(interval) },
+		"sweep": func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse) { waitForSweep(interval) },
 		"sweep after the session": func(h *hospital, b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 			h.endSessionOf(b, tokens)
-			after(48 * time.Hour)
+			waitForSweep(48 * time.Hour)
 		},
 	} {
 		for _, access := range []string{"online_access", "offline_access"} {
@@ -612,7 +612,7 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 				tokens = h.wantWorks(b, tokens)
 			}
 			time.Sleep(outage)
-			if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" || b.SignedIn() {
+			if got := b.Refresh(tokens.RefreshToken, nil); got.Error != "invalid_grant" || b.HasSession() {
 				t.Errorf("keeps %t: the session goes on, or %+v", keeps, got)
 			}
 			again, fresh := h.signIn("offline_access")
@@ -631,9 +631,9 @@ func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
 	successor.Change(func(s *providertest.Settings) {
 		s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"}
 	})
-	h.servers = []*authorize.Server{authorizetest.NewFederated(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
-		authorizetest.Refreshing(c)
-		authorizetest.SigningFast(c)
+	h.servers = []*authorize.Server{authorizetest.NewFederatedServer(h.t, successor.Provider, func(p *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.AllowRefreshTokens(c)
+		authorizetest.UseES256(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
 		c.Store, p.Transport, p.SubIssuer = h.stored, successor, subIssuer
 		c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour

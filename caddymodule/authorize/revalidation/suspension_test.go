@@ -58,15 +58,15 @@ func subjects(of []*member) (all []string) {
 var mistakes = map[string]func(*hospital) (repair func()){
 	"another host name": func(h *hospital) func() {
 		h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
-		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		return func() {
 			h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = h.Issuer })
-			h.Fail(providertest.Token, nil)
+			h.SetFault(providertest.Token, nil)
 		}
 	},
 	"another key": func(h *hospital) func() {
-		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		return func() { h.Fail(providertest.Token, nil) }
+		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		return func() { h.SetFault(providertest.Token, nil) }
 	},
 }
 
@@ -82,12 +82,12 @@ func TestMistakeOfProviderEndsNothing(t *testing.T) {
 					inHospital(t, gateways, nil, func(h *hospital) {
 						all := h.staff(5)
 						repair := mistake(h)
-						after(lasts)
+						waitForSweep(lasts)
 						for _, m := range all {
 							m.wantSuspended(t)
 						}
 						repair()
-						after(interval)
+						waitForSweep(interval)
 						for _, m := range all {
 							h.wantWorks(m.Browser, m.TokenResponse)
 						}
@@ -101,7 +101,7 @@ func TestMistakeOfProviderEndsNothing(t *testing.T) {
 // wantSuspended checks that access is rejected and that apps are told to retry.
 func (m *member) wantSuspended(t *testing.T) {
 	t.Helper()
-	if m.SignedIn() || m.TokenWorks(m.AccessToken) {
+	if m.HasSession() || m.IsTokenValid(m.AccessToken) {
 		t.Errorf("%s: session or access token goes on", m.subject)
 	}
 	m.wantRetry(t)
@@ -110,7 +110,7 @@ func (m *member) wantSuspended(t *testing.T) {
 // wantRetry checks that apps are told to retry.
 func (m *member) wantRetry(t *testing.T) {
 	t.Helper()
-	r := m.Post("/oauth2/token", authorizetest.RefreshForm(m.TokenResponse.Refresh, nil))
+	r := m.Post("/oauth2/token", authorizetest.RefreshForm(m.TokenResponse.RefreshToken, nil))
 	if authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: %d", m.subject, r.StatusCode)
 	}
@@ -126,7 +126,7 @@ func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 				inHospital(t, gateways, nil, func(h *hospital) {
 					all := h.staff(6)
 					h.admits(subjects(all[:stay])...)
-					after(interval)
+					waitForSweep(interval)
 					for _, m := range all[stay:] {
 						h.wantGone(m.Browser, m.TokenResponse)
 					}
@@ -147,7 +147,7 @@ func TestMistakeAtSmallSite(t *testing.T) {
 		inHospital(t, 1, nil, func(h *hospital) {
 			all := h.staff(2)
 			repair := mistake(h)
-			after(interval)
+			waitForSweep(interval)
 			if name == "another host name" {
 				all[0].wantSuspended(t)
 			} else {
@@ -162,21 +162,21 @@ func TestMistakeAtSmallSite(t *testing.T) {
 func TestSignInAtSuspendedProvider(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
-		h.Change(func(s *providertest.Settings) { s.KeepRefreshToken = true })
+		h.Change(func(s *providertest.Settings) { s.ReuseRefreshTokens = true })
 		all := h.staff(4)
 		h.admits("new")
-		after(interval)
+		waitForSweep(interval)
 		fresh, tokens := h.signIn("offline_access")
-		after(2 * interval)
+		waitForSweep(2 * interval)
 		tokens = h.wantWorks(fresh, tokens)
 		for _, m := range all {
 			m.wantSuspended(t)
 		}
 		h.admits()
-		after(interval)
+		waitForSweep(interval)
 		h.wantGone(fresh, tokens)
 		h.admits(subjects(all)...)
-		after(interval)
+		waitForSweep(interval)
 		for _, m := range all {
 			h.wantWorks(m.Browser, m.TokenResponse)
 		}
@@ -192,10 +192,10 @@ func TestAcceptDenials(t *testing.T) {
 		}
 		all := h.staff(4)
 		h.admits()
-		after(interval)
+		waitForSweep(interval)
 		all[0].wantSuspended(t)
 		authorizetest.NoError(t, h.servers[1].AcceptDenials(t.Context(), "hospital"))
-		after(interval)
+		waitForSweep(interval)
 		for _, m := range all {
 			h.wantGone(m.Browser, m.TokenResponse)
 		}
@@ -211,10 +211,10 @@ func TestDenialInDoubt(t *testing.T) {
 	inHospital(t, -1, nil, func(h *hospital) {
 		all := h.staff(3)
 		time.Sleep(11 * time.Second)
-		h.Fail(providertest.UserInfo, providertest.Status(http.StatusBadGateway)) // after a refresh
+		h.SetFault(providertest.UserInfo, providertest.Status(http.StatusBadGateway)) // after a refresh
 		h.admits(subjects(all[1:])...)
 		all[0].wantRetry(t)
-		h.Fail(providertest.UserInfo, nil)
+		h.SetFault(providertest.UserInfo, nil)
 		time.Sleep(time.Minute)
 		h.wantGone(all[0].Browser, all[0].TokenResponse)
 		h.wantWorks(all[1].Browser, all[1].TokenResponse)
@@ -229,7 +229,7 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 			s.TokenResponse = func(answer map[string]any) { answer["refresh_expires_in"] = 1800 }
 		})
 		all := h.staff(4)
-		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
 		for _, m := range all {
 			h.wantGone(m.Browser, m.TokenResponse)
@@ -251,7 +251,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 			}
 		})
 		all := h.staff(4)
-		h.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
 		h.wantGone(all[0].Browser, all[0].TokenResponse)
 		all[1].wantSuspended(t)
@@ -263,9 +263,9 @@ func TestIdleShiftIsNoMistake(t *testing.T) {
 	t.Parallel()
 	inBoundHospital(t, true, func(h *hospital) {
 		all := h.staff(5)
-		after(2 * interval)
+		waitForSweep(2 * interval)
 		h.becomes(nil)
-		after(interval)
+		waitForSweep(interval)
 		h.admits(subjects(all)...)
 		for _, m := range all {
 			h.wantGone(m.Browser, m.TokenResponse)

@@ -17,73 +17,75 @@ import (
 const (
 	cutoffPrefix = "cutoff:"
 
-	// RareCutoff marks the existence of cutoffs made by an operator, or replacing many entries of a
+	// RareCutoffMarker marks the existence of cutoffs made by an operator, or replacing many entries of a
 	// user. Without it, checks of access tokens skip five lookups.
-	RareCutoff = cutoffPrefix + "rare"
+	RareCutoffMarker = cutoffPrefix + "rare"
 
-	// ClockJump is the tolerated forward jump of a clock: revocations outlast tokens by that time, so
+	// MaxClockJump is the tolerated forward jump of a clock: revocations outlast tokens by that time, so
 	// that no expired and revoked token becomes valid once the clock is corrected.
-	ClockJump = 24 * time.Hour
+	MaxClockJump = 24 * time.Hour
 
 	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are deleted instead.
-	cutoffLifetime = keyring.Retention + ClockJump + time.Minute
+	cutoffLifetime = keyring.Retention + MaxClockJump + time.Minute
 )
 
-// UserCutoff returns the key of the cutoff for all grants of a user.
-func UserCutoff(user string) string { return cutoffPrefix + "user:" + user }
+// UserCutoffKey returns the key of the cutoff for all grants of a user.
+func UserCutoffKey(user string) string { return cutoffPrefix + "user:" + user }
 
-// ClientCutoff returns the key of the cutoff for all grants to a client.
-func ClientCutoff(clientID string) string { return cutoffPrefix + "client:" + clientID }
+// ClientCutoffKey returns the key of the cutoff for all grants to a client.
+func ClientCutoffKey(clientID string) string { return cutoffPrefix + "client:" + clientID }
 
-// SessionCutoff returns the key of the cutoff for a session.
-func SessionCutoff(sid string) string { return cutoffPrefix + "session:" + sid }
+// SessionCutoffKey returns the key of the cutoff for a session.
+func SessionCutoffKey(sid string) string { return cutoffPrefix + "session:" + sid }
 
-// PairCutoff returns the key of the cutoff for a user's grants to one client.
-func PairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
-
-// revocationsCutoff returns the key of the cutoff that replaces older revocations of a user's
-// grants to a client; see [recentList].
-func revocationsCutoff(user, clientID string) string {
-	return cutoffPrefix + "revocations:" + pair(user, clientID)
+// PairCutoffKey returns the key of the cutoff for a user's grants to one client.
+func PairCutoffKey(user, clientID string) string {
+	return cutoffPrefix + "pair:" + joinPair(user, clientID)
 }
 
-// endedSessionsCutoff returns the key of the cutoff that replaces older ended sessions of a user.
-func endedSessionsCutoff(user string) string { return cutoffPrefix + "ended-sessions:" + user }
+// revocationsCutoffKey returns the key of the cutoff that replaces older revocations of a user's
+// grants to a client; see [limitedList].
+func revocationsCutoffKey(user, clientID string) string {
+	return cutoffPrefix + "revocations:" + joinPair(user, clientID)
+}
 
-// ConsentCutoff returns the key of the cutoff for a user's consent to a client. It applies to
+// endedSessionsCutoffKey returns the key of the cutoff that replaces older ended sessions of a user.
+func endedSessionsCutoffKey(user string) string { return cutoffPrefix + "ended-sessions:" + user }
+
+// ConsentCutoffKey returns the key of the cutoff for a user's consent to a client. It applies to
 // access tokens only: codes and refresh tokens are compared with the consent itself.
-func ConsentCutoff(user, clientID string) string {
-	return cutoffPrefix + "consent:" + pair(user, clientID)
+func ConsentCutoffKey(user, clientID string) string {
+	return cutoffPrefix + "consent:" + joinPair(user, clientID)
 }
 
-// pair joins two names unambiguously.
-func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
+// joinPair joins two names unambiguously.
+func joinPair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
-// clockError is the maximum difference between gateways' estimates of their store's time, about the
+// maxClockError is the maximum difference between gateways' estimates of their store's time, about the
 // duration of a response. Cutoffs are dated later by that time, so that tokens issued by another
-// gateway just before do not survive. Later tokens are dated even later; see [DateAfter].
-const clockError = 2 * time.Second
+// gateway just before do not survive. Later tokens are dated even later; see [IssueTimeAfter].
+const maxClockError = 2 * time.Second
 
-// margin returns how far in the future a cutoff must be.
-func (r *Revocations) margin() time.Duration {
-	if store.IsShared(r.durable) {
-		return clockError
+// cutoffMargin returns how far in the future a cutoff must be.
+func (r *Revocations) cutoffMargin() time.Duration {
+	if store.IsShared(r.durableStore) {
+		return maxClockError
 	}
 	return 0
 }
 
 // CutOff voids everything issued until now.
 func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
-	return r.CutOffAt(ctx, r.Now().Add(r.margin()), keys...)
+	return r.CutOffAt(ctx, r.Now().Add(r.cutoffMargin()), keys...)
 }
 
 // CutOffAt voids everything issued until a time. If the durable store fails, nothing is voided.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
-	if r.durable != r.near {
-		err = r.putCutoffs(ctx, r.durable, at, keys, nil)
+	if r.durableStore != r.nearStore {
+		err = r.putCutoffs(ctx, r.durableStore, at, keys, nil)
 	}
 	if err == nil {
-		err = r.putCutoffs(ctx, r.near, at, keys, nil)
+		err = r.putCutoffs(ctx, r.nearStore, at, keys, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("storing that tokens are void: %w", err)
@@ -97,29 +99,29 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 //
 // The cutoff is in the future, to cover grants issued until the session is deleted. No other session has the same sid.
 func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, durable []string) (err error) {
-	at, cutoff := r.Now().Add(endingTime), []string{SessionCutoff(sid)}
-	if r.near != r.durable {
-		if err = r.putCutoffs(ctx, r.near, at, cutoff, nil); errors.Is(err, store.ErrFull) {
-			err = r.putCutoffs(ctx, r.near, at, cutoff, inFlight)
+	at, cutoff := r.Now().Add(maxSessionEndTime), []string{SessionCutoffKey(sid)}
+	if r.nearStore != r.durableStore {
+		if err = r.putCutoffs(ctx, r.nearStore, at, cutoff, nil); errors.Is(err, store.ErrFull) {
+			err = r.putCutoffs(ctx, r.nearStore, at, cutoff, inFlight)
 		}
 	}
 	if err == nil {
-		err = r.putCutoffs(ctx, r.durable, at, cutoff, durable)
+		err = r.putCutoffs(ctx, r.durableStore, at, cutoff, durable)
 	}
 	if err != nil {
 		return fmt.Errorf("storing that a session has ended: %w", err)
 	}
-	if r.near != r.durable {
-		_ = store.Do(ctx, store.StepIn(r.near, store.Deleting(inFlight...)...)) // on error, the entries expire
+	if r.nearStore != r.durableStore {
+		_ = store.Do(ctx, store.NewStep(r.nearStore, store.DeleteCalls(inFlight...)...)) // on error, the entries expire
 	}
 	return nil
 }
 
-// endingTime exceeds the time needed to end a session.
-const endingTime = time.Minute
+// maxSessionEndTime exceeds the time needed to end a session.
+const maxSessionEndTime = time.Minute
 
 // putCutoffs stores cutoffs unless later ones exist, and deletes other keys in the same step.
-func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Time, keys, ended []string) error {
+func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Time, keys, deleted []string) error {
 	var stored [][]byte
 	for _, key := range keys {
 		value, err := in.Get(ctx, key)
@@ -129,31 +131,31 @@ func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Ti
 		stored = append(stored, value)
 	}
 	for ctx.Err() == nil {
-		calls, err := r.laterCutoffs(at, keys, stored)
+		calls, err := r.cutoffCalls(at, keys, stored)
 		if err != nil {
 			return err
 		}
-		if err = store.Do(ctx, store.StepIn(in, append(calls, store.Deleting(ended...)...)...)); !store.IsConflict(err) {
+		if err = store.Do(ctx, store.NewStep(in, append(calls, store.DeleteCalls(deleted...)...)...)); !store.IsConflict(err) {
 			return err
 		}
-		if stored, err = store.Values(ctx, in, keys...); err != nil { // a copy may be stale
+		if stored, err = store.ReadValues(ctx, in, keys...); err != nil { // a copy may be stale
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// laterCutoffs returns the calls that replace earlier cutoffs.
-func (r *Revocations) laterCutoffs(at time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
+// cutoffCalls returns the calls that replace earlier cutoffs.
+func (r *Revocations) cutoffCalls(at time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
 	text, err := at.MarshalText()
-	left := store.Until(r.durable, at.Add(cutoffLifetime))
-	if err != nil || left <= 0 {
+	ttl := store.Until(r.durableStore, at.Add(cutoffLifetime))
+	if err != nil || ttl <= 0 {
 		return nil, err
 	}
 	for i, key := range keys {
-		there := new(time.Time)
-		if stored[i] == nil || there.UnmarshalText(stored[i]) != nil || !there.After(at) {
-			calls = append(calls, store.Replacing(key, stored[i], text, left))
+		existing := new(time.Time)
+		if stored[i] == nil || existing.UnmarshalText(stored[i]) != nil || !existing.After(at) {
+			calls = append(calls, store.ReplaceCall(key, stored[i], text, ttl))
 		}
 	}
 	return calls, nil
@@ -176,9 +178,9 @@ func IsCutOff(issued, cutoff time.Time) bool {
 	return !cutoff.IsZero() && !issued.After(cutoff)
 }
 
-// DateAfter returns the issue time for a grant issued now: the present, or just after the cutoff if
+// IssueTimeAfter returns the issue time for a grant issued now: the present, or just after the cutoff if
 // a coarse or reset clock has not passed it yet.
-func DateAfter(now, cutoff time.Time) time.Time {
+func IssueTimeAfter(now, cutoff time.Time) time.Time {
 	if IsCutOff(now, cutoff) {
 		return cutoff.Add(time.Nanosecond)
 	}
@@ -209,30 +211,30 @@ func (r *Revocations) Suspend(ctx context.Context, provider string, until time.T
 	if err != nil {
 		return err
 	}
-	return r.inBoth(ctx, func() *store.Call {
+	return r.doInBothStores(ctx, func() *store.Call {
 		return &store.Call{Op: store.Put, Key: suspensionKey(provider), Value: text, TTL: SuspensionLifetime}
 	})
 }
 
 // Resume lifts the suspension of a provider's people.
 func (r *Revocations) Resume(ctx context.Context, provider string) error {
-	return r.inBoth(ctx, func() *store.Call { return &store.Call{Op: store.Delete, Key: suspensionKey(provider)} })
+	return r.doInBothStores(ctx, func() *store.Call { return &store.Call{Op: store.Delete, Key: suspensionKey(provider)} })
 }
 
-// inBoth executes a call in the durable store and in the near store, if different.
-func (r *Revocations) inBoth(ctx context.Context, call func() *store.Call) error {
-	steps := []store.Step{store.StepIn(r.durable, call())}
-	if r.near != r.durable {
-		steps = append(steps, store.StepIn(r.near, call()))
+// doInBothStores executes a call in the durable store and in the near store, if different.
+func (r *Revocations) doInBothStores(ctx context.Context, call func() *store.Call) error {
+	steps := []store.Step{store.NewStep(r.durableStore, call())}
+	if r.nearStore != r.durableStore {
+		steps = append(steps, store.NewStep(r.nearStore, call()))
 	}
 	return store.Do(ctx, steps...)
 }
 
-// Suspended returns the time up to which tokens of a provider's people are suspended; zero without
+// SuspendedUntil returns the time up to which tokens of a provider's people are suspended; zero without
 // a suspension. Another gateway's change may not be visible yet.
-func (r *Revocations) Suspended(ctx context.Context, provider string) (time.Time, error) {
+func (r *Revocations) SuspendedUntil(ctx context.Context, provider string) (time.Time, error) {
 	if err := r.load(ctx); err != nil {
 		return time.Time{}, err
 	}
-	return readCutoff(ctx, r.near, suspensionKey(provider))
+	return readCutoff(ctx, r.nearStore, suspensionKey(provider))
 }

@@ -18,7 +18,7 @@ import (
 
 // JWT times have a precision of seconds. Tokens issued before the revocation in the same second are
 // void, and tokens issued after it are valid until revoked, even within the same second.
-func TestEndingWithinOneSecond(t *testing.T) {
+func TestRevocationWithinOneSecond(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*authorize.Server) error{
 		"of a session": func(s *authorize.Server) error { _, err := s.EndSessions(context.Background(), "alice"); return err },
@@ -35,19 +35,19 @@ func TestEndingWithinOneSecond(t *testing.T) {
 		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
 			t.Run(name+" after "+into.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := authorizetest.New(t, authorizetest.Refreshing)
+					s := authorizetest.New(t, authorizetest.AllowRefreshTokens)
 					b := authorizetest.NewBrowser(t, s)
 					before := b.Tokens(nil).AccessToken
 					time.Sleep(into)
-					if err := end(s); err != nil || b.TokenWorks(before) {
+					if err := end(s); err != nil || b.IsTokenValid(before) {
 						t.Fatalf("error %v, or the earlier token works", err)
 					}
-					if after := authorizetest.NewBrowser(t, s).Tokens(authorizetest.OfflineAccess(nil)); !b.TokenWorks(after.AccessToken) || !b.TokenWorks(b.Refresh(after.Refresh, nil).AccessToken) {
+					if after := authorizetest.NewBrowser(t, s).Tokens(authorizetest.WithOfflineAccess(nil)); !b.IsTokenValid(after.AccessToken) || !b.IsTokenValid(b.Refresh(after.RefreshToken, nil).AccessToken) {
 						t.Error("a later token does not work")
 					}
 					last := authorizetest.NewBrowser(t, s).Tokens(nil).AccessToken
 					time.Sleep(time.Millisecond)
-					if err := end(s); err != nil || b.TokenWorks(last) {
+					if err := end(s); err != nil || b.IsTokenValid(last) {
 						t.Errorf("error %v, or the second ending did not count", err)
 					}
 				})
@@ -60,20 +60,20 @@ func TestEndingWithinOneSecond(t *testing.T) {
 func TestEndedGrantsStayEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := authorizetest.New(t, authorizetest.Refreshing)
+		s := authorizetest.New(t, authorizetest.AllowRefreshTokens)
 		b := authorizetest.NewBrowser(t, s)
-		token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+		token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
-		authorizetest.CheckDead(b, token)
+		authorizetest.CheckInvalid(b, token)
 	})
 }
 
 func TestClientCredentialsEnd(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
 	s := b.Server.(*authorize.Server)
 	get := func() string {
 		r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
@@ -81,7 +81,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 		return authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
 	}
 	active := func(token string) bool {
-		return authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+		return authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
 	}
 	before := get()
 	if !active(before) {
@@ -93,31 +93,31 @@ func TestClientCredentialsEnd(t *testing.T) {
 }
 
 // Revocation affects no other users or clients, regardless of their names.
-func TestEndGrantsOfOthersStay(t *testing.T) {
+func TestOtherGrantsStay(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
 		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{authorizetest.Callback}, Scopes: c.Clients[0].Scopes})
 	})
 	b := authorizetest.NewBrowser(t, s)
-	q := authorizetest.Request(authorizetest.OfflineAccess(nil))
+	q := authorizetest.Request(authorizetest.WithOfflineAccess(nil))
 	b.SignIn(q, "alicea", "x")
-	other := authorizetest.TokensOfSession(b)
+	other := authorizetest.TokensWithSession(b)
 	b.Cookies = map[string]string{}
-	b.Answer(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
-	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
+	b.SignInAlice(authorizetest.Request(authorizetest.WithOfflineAccess(url.Values{"client_id": {"aapp"}})))
+	code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.WithOfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
 	same := b.RequestTokens(authorizetest.CodeForm(code, url.Values{"client_id": {"aapp"}}))
 	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if !b.TokenWorks(other.AccessToken) || b.TokenWorks(same.AccessToken) {
+	if !b.IsTokenValid(other.AccessToken) || b.IsTokenValid(same.AccessToken) {
 		t.Error("another pair's token has ended, or not this one's")
 	}
 }
 
 // Misspelled names are detected.
-func TestEndGrantsOfNobody(t *testing.T) {
+func TestEndGrantsOfUnknownNames(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
 	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
@@ -131,13 +131,13 @@ func TestEndGrantsOfNobody(t *testing.T) {
 }
 
 // A client with revoked grants receives a back-channel logout, although the user stays signed in.
-func TestClientIsToldOfEndedGrants(t *testing.T) {
+func TestRevocationNotifiesClient(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.NewParty(t)
-	s, _ := authorizetest.NewNotifying(t, p)
+	p := authorizetest.NewLogoutReceiver(t)
+	s, _ := authorizetest.NewNotifyingServer(t, p)
 	b := authorizetest.NewBrowser(t, s)
 	id := b.Claims(b.Tokens(nil).IDToken)
-	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.SignedIn() {
+	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.HasSession() {
 		t.Fatalf("%v", err)
 	}
 	if told := b.Claims(<-p.Tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
@@ -146,24 +146,24 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 }
 
 // If a revocation cannot be stored, nothing is revoked and no client is notified.
-func TestEndingThatFails(t *testing.T) {
+func TestFailedRevocation(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := authorizetest.Failing(&broken)
-	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable })
+	durable := authorizetest.NewFailingStore(&broken)
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable })
 	b := authorizetest.NewBrowser(t, s)
-	tokens := b.Tokens(authorizetest.OfflineAccess(nil))
+	tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
 	broken = true
 	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
-	if !errors.Is(err, authorizetest.ErrBroken) || !errors.Is(err2, authorizetest.ErrBroken) {
+	if !errors.Is(err, authorizetest.ErrStoreFailed) || !errors.Is(err2, authorizetest.ErrStoreFailed) {
 		t.Errorf("%v, %v", err, err2)
 	}
 	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("signing out: %d", r.StatusCode)
 	}
 	broken = false
-	if b.Refresh(tokens.Refresh, nil).AccessToken == "" || !b.SignedIn() {
+	if b.Refresh(tokens.RefreshToken, nil).AccessToken == "" || !b.HasSession() {
 		t.Error("ended all the same")
 	}
 }
@@ -179,7 +179,7 @@ func TestSignOutWithFullStore(t *testing.T) {
 			entries, _ := store.Size()
 			store.SetMaxEntries(entries)
 			r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
-			if r.StatusCode != http.StatusOK || b.TokenWorks(tokens.AccessToken) {
+			if r.StatusCode != http.StatusOK || b.IsTokenValid(tokens.AccessToken) {
 				t.Errorf("status %d", r.StatusCode)
 			}
 		})

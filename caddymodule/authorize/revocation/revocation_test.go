@@ -11,7 +11,7 @@ import (
 // A check sees a revocation of the family and each applicable cutoff, for grants issued before it.
 func TestCheckIsVoid(t *testing.T) {
 	t.Parallel()
-	all := Binding{User: "alice", ClientID: "app", Session: "sid", ByConsent: true, ShortLived: true}
+	all := Binding{User: "alice", ClientID: "app", Session: "sid", BasedOnConsent: true, ShortLived: true}
 	for name, tt := range map[string]struct {
 		stored  string // key of a cutoff or of the family's revocation
 		binding Binding
@@ -20,18 +20,18 @@ func TestCheckIsVoid(t *testing.T) {
 		"nothing":                            {"", all, false},
 		"the family":                         {revokedPrefix + "family", all, true},
 		"another family":                     {revokedPrefix + "other", all, false},
-		"the user":                           {UserCutoff("alice"), all, true},
-		"another user":                       {UserCutoff("bob"), all, false},
-		"the client":                         {ClientCutoff("app"), all, true},
-		"the user's grants to the app":       {PairCutoff("alice", "app"), all, true},
-		"run together":                       {PairCutoff("alic", "eapp"), all, false},
-		"the session":                        {SessionCutoff("sid"), all, true},
-		"the session, which is outlived":     {SessionCutoff("sid"), Binding{User: "alice", ClientID: "app"}, false},
-		"the consent":                        {ConsentCutoff("alice", "app"), all, true},
-		"the consent, which is compared":     {ConsentCutoff("alice", "app"), Binding{User: "alice", ClientID: "app"}, false},
-		"older revocations":                  {revocationsCutoff("alice", "app"), all, true},
-		"older sessions":                     {endedSessionsCutoff("alice"), all, true},
-		"older sessions, of a refresh token": {endedSessionsCutoff("alice"), Binding{User: "alice", ClientID: "app"}, false},
+		"the user":                           {UserCutoffKey("alice"), all, true},
+		"another user":                       {UserCutoffKey("bob"), all, false},
+		"the client":                         {ClientCutoffKey("app"), all, true},
+		"the user's grants to the app":       {PairCutoffKey("alice", "app"), all, true},
+		"run together":                       {PairCutoffKey("alic", "eapp"), all, false},
+		"the session":                        {SessionCutoffKey("sid"), all, true},
+		"the session, which is outlived":     {SessionCutoffKey("sid"), Binding{User: "alice", ClientID: "app"}, false},
+		"the consent":                        {ConsentCutoffKey("alice", "app"), all, true},
+		"the consent, which is compared":     {ConsentCutoffKey("alice", "app"), Binding{User: "alice", ClientID: "app"}, false},
+		"older revocations":                  {revocationsCutoffKey("alice", "app"), all, true},
+		"older sessions":                     {endedSessionsCutoffKey("alice"), all, true},
+		"older sessions, of a refresh token": {endedSessionsCutoffKey("alice"), Binding{User: "alice", ClientID: "app"}, false},
 	} {
 		kept := store.NewMemory(0, 0)
 		r := New(kept, kept, slog.New(slog.DiscardHandler))
@@ -43,7 +43,7 @@ func TestCheckIsVoid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := r.Check(t.Context(), "family", tt.binding)
+		c, err := r.NewCheck(t.Context(), "family", tt.binding)
 		if err == nil {
 			err = store.Do(t.Context(), c.Step())
 		}
@@ -61,13 +61,13 @@ func TestCheckIsVoid(t *testing.T) {
 // The latest of several cutoffs counts, regardless of their order.
 func TestLatestCutoffCounts(t *testing.T) {
 	t.Parallel()
-	b := Binding{User: "alice", ClientID: "app", Session: "sid", ByConsent: true, ShortLived: true}
-	keys := append(commonCutoffs(b), rareCutoffs(b)...)
+	b := Binding{User: "alice", ClientID: "app", Session: "sid", BasedOnConsent: true, ShortLived: true}
+	keys := append(commonCutoffKeys(b), rareCutoffKeys(b)...)
 	now := time.Now()
 	for latest := range keys {
 		kept := store.NewMemory(0, 0)
 		r := New(kept, kept, slog.New(slog.DiscardHandler))
-		for i, key := range append(keys, RareCutoff) {
+		for i, key := range append(keys, RareCutoffMarker) {
 			at := now.Add(-time.Hour)
 			if i == latest {
 				at = now
@@ -76,7 +76,7 @@ func TestLatestCutoffCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c, err := r.Check(t.Context(), "", b)
+		c, err := r.NewCheck(t.Context(), "", b)
 		if err == nil {
 			err = store.Do(t.Context(), c.Step())
 		}
@@ -93,7 +93,7 @@ func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
 	r := New(kept, kept, slog.New(slog.DiscardHandler))
-	now, key := time.Now(), UserCutoff("alice")
+	now, key := time.Now(), UserCutoffKey("alice")
 	for _, tt := range []struct{ at, want time.Time }{{now, now}, {now.Add(-time.Hour), now}, {now.Add(time.Hour), now.Add(time.Hour)}, {now, now.Add(time.Hour)}} {
 		if err := r.CutOffAt(t.Context(), tt.at, key); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ type sharedMemory struct{ store.Store }
 func (sharedMemory) Now() time.Time { return time.Now() }
 
 // With a shared store, cutoffs are dated later by the tolerance for clock skew.
-func TestCutoffAllowsForClocks(t *testing.T) {
+func TestCutoffAllowsForClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
 		var kept store.Store = store.NewMemory(0, 0)
@@ -121,11 +121,11 @@ func TestCutoffAllowsForClocks(t *testing.T) {
 			t.Fatal("store.IsShared takes the store for another kind")
 		}
 		r, before := New(kept, kept, slog.New(slog.DiscardHandler)), time.Now()
-		if err := r.CutOff(t.Context(), UserCutoff("alice")); err != nil {
+		if err := r.CutOff(t.Context(), UserCutoffKey("alice")); err != nil {
 			t.Fatal(err)
 		}
-		at, err := readCutoff(t.Context(), kept, UserCutoff("alice"))
-		if ahead := !at.Before(before.Add(clockError)); err != nil || ahead != shared {
+		at, err := readCutoff(t.Context(), kept, UserCutoffKey("alice"))
+		if ahead := !at.Before(before.Add(maxClockError)); err != nil || ahead != shared {
 			t.Errorf("shared: %v: %v later, %v", shared, at.Sub(before), err)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 
 // Limits contains the rows of a configuration. Nil means no limits. Safe for concurrent use.
 type Limits struct {
-	rows    []Row
-	covered boundedcache.Cache[string, bool] // by set of matching rows and scope
+	rows       []Row
+	coverCache boundedcache.Cache[string, bool] // by set of matching rows and scope
 }
 
-// maxCovered is the number of cached results of [Limits.Covers].
-const maxCovered = 10_000
+// maxCachedCovers is the number of cached results of [Limits.Covers].
+const maxCachedCovers = 10_000
 
 // New returns the limits of rows, or an error for an invalid row. Without rows it returns nil.
 func New(rows []Row) (*Limits, error) {
@@ -34,7 +34,7 @@ func New(rows []Row) (*Limits, error) {
 		}
 	}
 	l := &Limits{rows: rows}
-	l.covered.MaxEntries = maxCovered
+	l.coverCache.MaxEntries = maxCachedCovers
 	return l, nil
 }
 
@@ -42,12 +42,12 @@ func (r *Row) matches(p tokenclaim.Attributes) bool {
 	switch {
 	case r.IDP != "" && r.IDP != p.IDP:
 		return false
-	case r.By == "group":
+	case r.MatchBy == "group":
 		return slices.Contains(p.Groups, r.Value)
-	case r.By == "claim":
+	case r.MatchBy == "claim":
 		return slices.Contains(p.Claims[r.Claim], r.Value)
 	}
-	return r.By == "any"
+	return r.MatchBy == "any"
 }
 
 // Narrow returns the part of a scope that a user may have: the parts covered by their rows, also of
@@ -63,12 +63,12 @@ func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 		}
 	}
 	for _, s := range scope {
-		if isFree(s) {
+		if isUnlimited(s) {
 			allowed = append(allowed, s)
 		}
 	}
-	granted, err := smart.GrantInPart(scope, allowed, true)
-	if err != nil || !slices.Equal(granted, scope) && !slices.ContainsFunc(granted, func(s string) bool { return !isHelper(s) }) {
+	granted, err := smart.GrantPartially(scope, allowed, true)
+	if err != nil || !slices.Equal(granted, scope) && !slices.ContainsFunc(granted, func(s string) bool { return !isModifier(s) }) {
 		return nil
 	}
 	return granted
@@ -86,18 +86,18 @@ func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 			key[i] = 1
 		}
 	}
-	known := string(append(key, scope...))
-	covers, ok := l.covered.Get(known)
+	cacheKey := string(append(key, scope...))
+	covers, ok := l.coverCache.Get(cacheKey)
 	if !ok {
 		words := strings.Fields(scope)
 		covers = slices.Equal(l.Narrow(p, words), words)
-		l.covered.Put(known, covers, 0)
+		l.coverCache.Put(cacheKey, covers, 0)
 	}
 	return covers
 }
 
-// Gives reports whether a row gives a user a site-specific scope. Without rows, no user has it.
-func (l *Limits) Gives(p tokenclaim.Attributes, scope string) bool {
+// GrantsCustomScope reports whether a row gives a user a site-specific scope. Without rows, no user has it.
+func (l *Limits) GrantsCustomScope(p tokenclaim.Attributes, scope string) bool {
 	return l != nil && l.Covers(p, scope)
 }
 
@@ -108,11 +108,11 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	}
 	all := slices.Concat(slices.Collect(maps.Values(claims))...)
 	for _, r := range l.rows {
-		names, known := claims[r.IDP]
+		names, found := claims[r.IDP]
 		switch {
-		case r.IDP != "" && r.IDP != tokenclaim.Local && !known: // local users may be added later
+		case r.IDP != "" && r.IDP != tokenclaim.LocalIDP && !found: // local users may be added later
 			return fmt.Errorf("scope_limit idp %s: no idp has that name", r.IDP)
-		case r.By != "claim":
+		case r.MatchBy != "claim":
 		case r.IDP == "" && !slices.Contains(all, r.Claim):
 			return fmt.Errorf("scope_limit claim %s: no idp has a token_claim of that name", r.Claim)
 		case r.IDP != "" && !slices.Contains(names, r.Claim):
@@ -128,7 +128,7 @@ type Row struct {
 	IDP string `json:"idp,omitempty"`
 
 	// How the row matches users: by `group` or `claim`, or `any`. Required.
-	By string `json:"by,omitempty"`
+	MatchBy string `json:"by,omitempty"`
 
 	// The name of a `token_claim` of a provider. Required for `claim`.
 	Claim string `json:"claim,omitempty"`
@@ -142,18 +142,18 @@ type Row struct {
 
 // Check rejects a row that can never match or has invalid scopes.
 func (r Row) Check() error {
-	byClaim := r.By == "claim"
+	byClaim := r.MatchBy == "claim"
 	switch {
-	case !byClaim && r.By != "group" && r.By != "any":
-		return fmt.Errorf("scope_limit %q: use group, claim or any", r.By)
-	case (r.Value == "") != (r.By == "any"), (r.Claim == "") == byClaim:
-		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.By)
+	case !byClaim && r.MatchBy != "group" && r.MatchBy != "any":
+		return fmt.Errorf("scope_limit %q: use group, claim or any", r.MatchBy)
+	case (r.Value == "") != (r.MatchBy == "any"), (r.Claim == "") == byClaim:
+		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.MatchBy)
 	case len(r.Scopes) == 0:
-		return fmt.Errorf("scope_limit %s: list at least one scope; users without a matching row get none", r.By)
+		return fmt.Errorf("scope_limit %s: list at least one scope; users without a matching row get none", r.MatchBy)
 	}
 	for _, scope := range r.Scopes {
 		if err := checkScope(scope); err != nil {
-			return fmt.Errorf("scope_limit %s: %w", r.By, err)
+			return fmt.Errorf("scope_limit %s: %w", r.MatchBy, err)
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func checkScope(scope string) error {
 	}
 	resource, ok := smart.ParseResourceScope(scope)
 	switch {
-	case isFree(scope):
+	case isUnlimited(scope):
 		return fmt.Errorf("scope %q cannot be limited: every user may request it", scope)
 	case client.IsSystemScope(scope):
 		return fmt.Errorf("scope %q is no person's", scope)
@@ -175,21 +175,21 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// CheckSiteScope rejects scopes other than site-specific ones.
-func CheckSiteScope(scope string) error {
+// CheckCustomScope rejects scopes other than site-specific ones.
+func CheckCustomScope(scope string) error {
 	if _, resource := smart.ParseResourceScope(scope); resource {
 		return fmt.Errorf("scope %q is for records: name one of the site's own", scope)
 	}
 	return checkScope(scope)
 }
 
-// isFree reports whether a scope is unlimited: neither a resource scope nor site-specific.
-func isFree(scope string) bool {
-	return isHelper(scope) ||
+// isUnlimited reports whether a scope is unlimited: neither a resource scope nor site-specific.
+func isUnlimited(scope string) bool {
+	return isModifier(scope) ||
 		slices.Contains([]string{"openid", "profile", "email", "phone", "address", "fhirUser", "groups"}, scope)
 }
 
-// isHelper reports whether a scope only modifies the use of other scopes.
-func isHelper(scope string) bool {
+// isModifier reports whether a scope only modifies the use of other scopes.
+func isModifier(scope string) bool {
 	return scope == client.OfflineAccess || scope == client.OnlineAccess || scope == "launch" || strings.HasPrefix(scope, "launch/")
 }

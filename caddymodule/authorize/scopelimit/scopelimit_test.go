@@ -12,16 +12,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// deed is one interaction with one resource, in search category a or b or none; or a plain scope.
-type deed struct{ level, typ, letter, category string }
+// action is one interaction with one resource, in search category a or b or none; or a plain scope.
+type action struct{ level, typ, letter, category string }
 
-// deeds returns the set of interactions permitted by scopes. It is independent of the tested code.
-func deeds(scopes []string) map[deed]bool {
-	set := map[deed]bool{}
+// permittedActions returns the set of interactions permitted by scopes. It is independent of the tested code.
+func permittedActions(scopes []string) map[action]bool {
+	set := map[action]bool{}
 	for _, scope := range scopes {
 		level, rest, isResource := strings.Cut(scope, "/")
 		if !isResource || level == "launch" {
-			set[deed{level: scope}] = true
+			set[action{level: scope}] = true
 			continue
 		}
 		rest, query, _ := strings.Cut(rest, "?")
@@ -31,7 +31,7 @@ func deeds(scopes []string) map[deed]bool {
 			for _, c := range []string{"a", "b", ""} {
 				if (typ == "*" || typ == t) && (query == "" || query == "category="+c) {
 					for _, l := range letters {
-						set[deed{level, t, string(l), c}] = true
+						set[action{level, t, string(l), c}] = true
 					}
 				}
 			}
@@ -45,12 +45,12 @@ var free = []string{
 	"openid", "profile", "email", "phone", "address", "fhirUser", "groups", "launch", "launch/patient", "launch/questionnaire?role=r", "online_access", "offline_access",
 }
 
-// world generates random test data.
-type world struct{ *rand.Rand }
+// generator generates random test data.
+type generator struct{ *rand.Rand }
 
-func (w world) one(of ...string) string { return of[w.IntN(len(of))] }
+func (w generator) one(of ...string) string { return of[w.IntN(len(of))] }
 
-func (w world) resource() string {
+func (w generator) resource() string {
 	scope := w.one("user", "patient") + "/" + w.one("*", "Patient", "Observation") + "."
 	if w.IntN(3) == 0 {
 		return scope + w.one("read", "write", "*")
@@ -58,7 +58,7 @@ func (w world) resource() string {
 	return scope + w.one("r", "rs", "cruds", "cud", "s", "ru") + w.one("", "", "", "?category=a", "?category=b")
 }
 
-func (w world) scopes(most int, words ...string) (all []string) {
+func (w generator) scopes(most int, words ...string) (all []string) {
 	for range 1 + w.IntN(most) {
 		scope := w.resource()
 		if w.IntN(4) == 0 {
@@ -72,21 +72,21 @@ func (w world) scopes(most int, words ...string) (all []string) {
 }
 
 // rows returns random rows by group, by claim and for all.
-func (w world) rows() (rows []scopelimit.Row) {
+func (w generator) rows() (rows []scopelimit.Row) {
 	for range 1 + w.IntN(4) {
-		row := scopelimit.Row{IDP: w.one("", "h", "p"), By: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
+		row := scopelimit.Row{IDP: w.one("", "h", "p"), MatchBy: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
 		switch w.IntN(5) {
 		case 0:
-			row.By, row.Value = "any", ""
+			row.MatchBy, row.Value = "any", ""
 		case 1:
-			row.By, row.Claim, row.Value = "claim", "ward", w.one("a1", "b2")
+			row.MatchBy, row.Claim, row.Value = "claim", "ward", w.one("a1", "b2")
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func (w world) person() (p tokenclaim.Attributes) {
+func (w generator) person() (p tokenclaim.Attributes) {
 	p.IDP = w.one("h", "p")
 	for _, group := range []string{"doctors", "nurses", "visitors"} {
 		if w.IntN(2) == 0 {
@@ -99,13 +99,13 @@ func (w world) person() (p tokenclaim.Attributes) {
 	return p
 }
 
-// given returns the scopes that rows give a user, independent of the tested code.
-func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
+// expectedScopes returns the scopes that rows give a user, independent of the tested code.
+func expectedScopes(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 	for _, r := range rows {
 		if r.IDP != "" && r.IDP != p.IDP {
 			continue
 		}
-		if r.By == "any" || r.By == "group" && slices.Contains(p.Groups, r.Value) || r.By == "claim" && slices.Contains(p.Claims[r.Claim], r.Value) {
+		if r.MatchBy == "any" || r.MatchBy == "group" && slices.Contains(p.Groups, r.Value) || r.MatchBy == "claim" && slices.Contains(p.Claims[r.Claim], r.Value) {
 			scopes = append(scopes, r.Scopes...)
 		}
 	}
@@ -116,11 +116,11 @@ func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 // the user's rows; it can be granted again; and without queries it is the full intersection of the three.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	w := world{rand.New(rand.NewPCG(23, 2))}
+	w := generator{rand.New(rand.NewPCG(23, 2))}
 	some, less, nothing := 0, 0, 0
 	for range 20_000 {
 		rows, p := w.rows(), w.person()
-		c := client.Client{Scopes: append(w.scopes(4, "demo", "other"), "fhirUser", "groups", "phone", "address", "launch", "launch/patient", "launch/questionnaire", "online_access", "offline_access"), Compat: []string{client.IgnoreUnknownScopes}}
+		c := client.Client{Scopes: append(w.scopes(4, "demo", "other"), "fhirUser", "groups", "phone", "address", "launch", "launch/patient", "launch/questionnaire", "online_access", "offline_access"), Compat: []string{client.CompatIgnoreUnknownScopes}}
 		asked := w.scopes(3, append([]string{"demo", "other"}, free...)...)
 		byClient, err := c.GrantScope(strings.Join(asked, " "))
 		if err != nil {
@@ -139,8 +139,8 @@ func TestTable(t *testing.T) {
 		default:
 			some++
 		}
-		mine := append(given(rows, p), free...)
-		check(t, got, asked, c.Scopes, mine)
+		mine := append(expectedScopes(rows, p), free...)
+		checkGranted(t, got, asked, c.Scopes, mine)
 		if len(got) > 0 && (!c.AllowsScope(strings.Join(got, " ")) || !limits.Covers(p, strings.Join(got, " "))) {
 			t.Fatalf("%q of %q cannot be granted again: rows %+v, %+v, list %q", got, asked, rows, p, c.Scopes)
 		}
@@ -150,15 +150,15 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// check compares a granted scope with the sets.
-func check(t *testing.T, got, asked, list, mine []string) {
+// checkGranted compares a granted scope with the sets.
+func checkGranted(t *testing.T, got, asked, list, mine []string) {
 	t.Helper()
 	list = append(slices.Clone(list), smart.ReservedScopes...)
-	want, in, may := deeds(asked), deeds(list), deeds(mine)
-	if in[deed{level: "launch/questionnaire"}] {
-		in[deed{level: "launch/questionnaire?role=r"}] = true
+	want, in, may := permittedActions(asked), permittedActions(list), permittedActions(mine)
+	if in[action{level: "launch/questionnaire"}] {
+		in[action{level: "launch/questionnaire?role=r"}] = true
 	}
-	granted := deeds(got)
+	granted := permittedActions(got)
 	for d := range granted {
 		if !want[d] || !in[d] || !may[d] {
 			t.Fatalf("%q of %q, list %q, person %q: %+v is too much", got, asked, list, mine, d)
@@ -177,12 +177,12 @@ func check(t *testing.T, got, asked, list, mine []string) {
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	rows := []scopelimit.Row{
-		{By: "group", Value: "doctors", Scopes: []string{"user/*.cruds", "break-glass"}},
-		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs?category=vital-signs", "user/Patient.r"}},
-		{By: "claim", Claim: "ward", Value: "b2", Scopes: []string{"user/Patient.s"}},
-		{By: "any", Scopes: []string{"patient/*.rs"}},
-		{IDP: "portal", By: "group", Value: "Doctors", Scopes: []string{"user/*.rs"}},
-		{IDP: "portal", By: "any", Scopes: []string{"demo"}},
+		{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.cruds", "break-glass"}},
+		{MatchBy: "group", Value: "nurses", Scopes: []string{"user/Observation.rs?category=vital-signs", "user/Patient.r"}},
+		{MatchBy: "claim", Claim: "ward", Value: "b2", Scopes: []string{"user/Patient.s"}},
+		{MatchBy: "any", Scopes: []string{"patient/*.rs"}},
+		{IDP: "portal", MatchBy: "group", Value: "Doctors", Scopes: []string{"user/*.rs"}},
+		{IDP: "portal", MatchBy: "any", Scopes: []string{"demo"}},
 	}
 	for _, tt := range []struct{ name, groups, ward, asked, want string }{
 		{"all", "doctors", "", "openid user/*.cruds break-glass", "openid user/*.cruds break-glass"},
@@ -224,19 +224,19 @@ func TestCheck(t *testing.T) {
 		row  scopelimit.Row
 		want string
 	}{
-		{scopelimit.Row{By: "group", Value: "g", Scopes: good}, ""},
-		{scopelimit.Row{By: "claim", Claim: "c", Value: "v", Scopes: []string{"patient/Observation.rs?category=a", "break-glass"}}, ""},
-		{scopelimit.Row{By: "any", Scopes: good}, ""},
-		{scopelimit.Row{By: "role", Value: "g", Scopes: good}, `scope_limit "role"`},
-		{scopelimit.Row{By: "group", Scopes: good}, "use group <name>"},
-		{scopelimit.Row{By: "claim", Value: "v", Scopes: good}, "claim <name> <value>"},
-		{scopelimit.Row{By: "any", Value: "x", Scopes: good}, "or any"},
-		{scopelimit.Row{By: "group", Value: "g"}, "at least one scope"},
-		{scopelimit.Row{By: "any", Scopes: []string{"openid"}}, "cannot be limited"},
-		{scopelimit.Row{By: "any", Scopes: []string{"launch/patient"}}, "cannot be limited"},
-		{scopelimit.Row{By: "any", Scopes: []string{"system/*.rs"}}, "no person's"},
-		{scopelimit.Row{By: "any", Scopes: []string{"user/Patients.rs"}}, "no type Patients"},
-		{scopelimit.Row{By: "any", Scopes: []string{"user/Patient.sr"}}, "not a scope of SMART"},
+		{scopelimit.Row{MatchBy: "group", Value: "g", Scopes: good}, ""},
+		{scopelimit.Row{MatchBy: "claim", Claim: "c", Value: "v", Scopes: []string{"patient/Observation.rs?category=a", "break-glass"}}, ""},
+		{scopelimit.Row{MatchBy: "any", Scopes: good}, ""},
+		{scopelimit.Row{MatchBy: "role", Value: "g", Scopes: good}, `scope_limit "role"`},
+		{scopelimit.Row{MatchBy: "group", Scopes: good}, "use group <name>"},
+		{scopelimit.Row{MatchBy: "claim", Value: "v", Scopes: good}, "claim <name> <value>"},
+		{scopelimit.Row{MatchBy: "any", Value: "x", Scopes: good}, "or any"},
+		{scopelimit.Row{MatchBy: "group", Value: "g"}, "at least one scope"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"openid"}}, "cannot be limited"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"launch/patient"}}, "cannot be limited"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"system/*.rs"}}, "no person's"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patients.rs"}}, "no type Patients"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patient.sr"}}, "not a scope of SMART"},
 	} {
 		_, err := scopelimit.New([]scopelimit.Row{tt.row})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -261,7 +261,7 @@ func TestNoRows(t *testing.T) {
 
 // Cached results are not shared between users with different matching rows.
 func TestCoversIsByRows(t *testing.T) {
-	limits, err := scopelimit.New([]scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
+	limits, err := scopelimit.New([]scopelimit.Row{{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {MatchBy: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

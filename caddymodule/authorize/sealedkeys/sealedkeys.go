@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// kind is the kind of the entries' keys.
-const kind = "keyring"
+// entryKind is the kind of the entries' keys.
+const entryKind = "keyring"
 
 // Storage is a [keyring.Storage] in a store. It uses no locks, which a suspended gateway could lose
 // unnoticed: an update replaces the value that it read, or is repeated. If several gateways
@@ -24,14 +24,14 @@ type Storage struct {
 	Store store.Store        // store for the values
 	Keys  keyring.SharedKeys // sealing keys; see [NewKeys]
 
-	// Earlier contains values from before the store was used. A value missing from the store is
+	// LegacyStorage contains values from before the store was used. A value missing from the store is
 	// copied once. Default: none.
-	Earlier interface {
+	LegacyStorage interface {
 		Load(ctx context.Context, key string) ([]byte, error) // or fs.ErrNotExist
 	}
 
-	mu   sync.Mutex
-	seen map[string][]byte // latest values
+	mu     sync.Mutex
+	latest map[string][]byte // latest values
 }
 
 // Load implements [keyring.Storage]. It restores a value that the store has lost.
@@ -42,12 +42,12 @@ func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
 
 // load also returns the stored form of the value.
 func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, err error) {
-	sealed, err = s.Store.Get(ctx, key(name))
+	sealed, err = s.Store.Get(ctx, storeKey(name))
 	if errors.Is(err, store.ErrNotFound) {
 		if err = s.restore(ctx, name); err != nil {
 			return nil, nil, err
 		}
-		sealed, err = s.Store.Get(ctx, key(name))
+		sealed, err = s.Store.Get(ctx, storeKey(name))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -57,11 +57,11 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 		return nil, nil, err
 	}
 	if by > 0 { // so that the former key can be removed
-		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
+		if err := s.Store.Swap(ctx, storeKey(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, nil, err
 		}
 	}
-	s.note(name, value)
+	s.recordSeen(name, value)
 	return value, sealed, nil
 }
 
@@ -70,15 +70,15 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 func (s *Storage) restore(ctx context.Context, name string) error {
 	value := s.lastSeen(name)
 	if value == nil {
-		if s.Earlier == nil {
+		if s.LegacyStorage == nil {
 			return fs.ErrNotExist
 		}
 		var err error
-		if value, err = s.Earlier.Load(ctx, name); err != nil {
+		if value, err = s.LegacyStorage.Load(ctx, name); err != nil {
 			return err
 		}
 	}
-	err := s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
+	err := s.Store.Add(ctx, storeKey(name), s.seal(value, name), store.Forever)
 	if errors.Is(err, store.ErrExists) {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([
 			return err
 		}
 		if err = s.replace(ctx, name, sealed, renewed); err == nil {
-			s.note(name, renewed)
+			s.recordSeen(name, renewed)
 		}
 		return err
 	})
@@ -105,9 +105,9 @@ func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([
 
 func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
 	if sealed == nil {
-		return s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
+		return s.Store.Add(ctx, storeKey(name), s.seal(value, name), store.Forever)
 	}
-	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever)
+	return s.Store.Swap(ctx, storeKey(name), sealed, s.seal(value, name), store.Forever)
 }
 
 // IsAuthentic implements [keyring.Storage]: without a store key, an attacker can remove values or
@@ -115,23 +115,23 @@ func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte
 func (*Storage) IsAuthentic() bool { return true }
 
 // Location implements [keyring.Storage].
-func (*Storage) Location(name string) string { return key(name) + " in the durable store" }
+func (*Storage) Location(name string) string { return storeKey(name) + " in the durable store" }
 
-func key(name string) string { return kind + ":" + name }
+func storeKey(name string) string { return entryKind + ":" + name }
 
-func (s *Storage) note(name string, value []byte) {
+func (s *Storage) recordSeen(name string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen == nil {
-		s.seen = map[string][]byte{}
+	if s.latest == nil {
+		s.latest = map[string][]byte{}
 	}
-	s.seen[name] = value
+	s.latest[name] = value
 }
 
 func (s *Storage) lastSeen(name string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seen[name]
+	return s.latest[name]
 }
 
 var _ keyring.Storage = (*Storage)(nil)
@@ -141,20 +141,20 @@ func NewKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("signing keys", secrets...)
 }
 
-// version is the version of the stored form: <version>.<keys sealed with AES-256-GCM, base64url>.
-const version = "1."
+// formatVersion is the version of the stored form: <version>.<keys sealed with AES-256-GCM, base64url>.
+const formatVersion = "1."
 
 func (s *Storage) seal(value []byte, name string) []byte {
-	return []byte(version + s.Keys.Seal(string(value), name))
+	return []byte(formatVersion + s.Keys.Seal(string(value), name))
 }
 
 // open unseals a value and returns the index of the key.
 func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err error) {
-	box, isKnown := strings.CutPrefix(string(sealed), version)
-	if !isKnown {
+	box, hasVersion := strings.CutPrefix(string(sealed), formatVersion)
+	if !hasVersion {
 		return nil, 0, errors.New("stored by another version of this program, or damaged")
 	}
-	text, by, err := s.Keys.Open(box, name)
+	text, by, err := s.Keys.UnsealAnyAge(box, name)
 	if err != nil {
 		return nil, 0, errors.New("sealed with another store_key, or damaged; append the previous store_key after the current one")
 	}

@@ -45,10 +45,10 @@ func keysOf(t *testing.T, letters ...string) keyring.SharedKeys {
 
 // gateway returns the keyring of a gateway with a store.
 func gateway(t *testing.T, s store.Store) *keyring.Keyring {
-	return ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
+	return newKeyring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 }
 
-func ring(storage keyring.Storage, log slog.Handler) *keyring.Keyring {
+func newKeyring(storage keyring.Storage, log slog.Handler) *keyring.Keyring {
 	return keyring.New(storage, name, slog.New(log))
 }
 
@@ -65,7 +65,7 @@ func jwks(t *testing.T, k *keyring.Keyring) string {
 // them: signing keys and storage keys.
 func TestOneSetOfKeysWins(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared()
+	shared := storetest.NewSharedMemory()
 	var all sync.WaitGroup
 	var rings, sets [5]string
 	for i := range rings {
@@ -91,7 +91,7 @@ func TestOneSetOfKeysWins(t *testing.T) {
 // pages and jobs, second factors.
 func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared()
+	shared := storetest.NewSharedMemory()
 	a, b := gateway(t, shared.Gateway()), gateway(t, shared.Gateway())
 	ctx := t.Context()
 	sealed, err := a.Seal(ctx, "text", "browser")
@@ -115,10 +115,10 @@ func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 }
 
 // Gateways read another gateway's new key before it signs.
-func TestKeysOfOtherGatewaysAreLearned(t *testing.T) {
+func TestKeysOfOtherGatewaysAreLoaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		shared := storetest.NewShared()
+		shared := storetest.NewSharedMemory()
 		a, b := gateway(t, shared.Gateway()), gateway(t, shared.Gateway())
 		before := jwks(t, a)
 		time.Sleep(90 * 24 * time.Hour)
@@ -171,14 +171,14 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 	s := store.NewMemory(0, 0)
 	var first string
 	for i, letters := range [][]string{{"a"}, {"a", "b"}, {"b", "a"}, {"b"}} {
-		k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, letters...)}, slog.DiscardHandler)
+		k := newKeyring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, letters...)}, slog.DiscardHandler)
 		if set := jwks(t, k); i == 0 {
 			first = set
 		} else if set != first {
 			t.Errorf("with %q: other keys", letters)
 		}
 	}
-	k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
+	k := newKeyring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 	if _, err := k.JWKS(t.Context()); err == nil || !strings.Contains(err.Error(), "another store_key") {
 		t.Errorf("with the key that was given up: %v", err)
 	}
@@ -190,15 +190,15 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 	earlier := [2]*providertest.Storage{{}, {}} // storages of gateways with their own keys
 	var sets [2]string
 	for i, e := range earlier {
-		sets[i] = jwks(t, ring(e, slog.DiscardHandler))
+		sets[i] = jwks(t, newKeyring(e, slog.DiscardHandler))
 	}
-	sealed, err := ring(earlier[0], slog.DiscardHandler).SealStored(t.Context(), "text", "")
+	sealed, err := newKeyring(earlier[0], slog.DiscardHandler).SealStored(t.Context(), "text", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := storetest.NewShared()
+	shared := storetest.NewSharedMemory()
 	for i, e := range []*providertest.Storage{earlier[0], earlier[1], {}} {
-		k := ring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: e}, slog.DiscardHandler)
+		k := newKeyring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), LegacyStorage: e}, slog.DiscardHandler)
 		if jwks(t, k) != sets[0] {
 			t.Errorf("gateway %d has other keys than the first", i)
 		}
@@ -211,14 +211,14 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 // If gateways concurrently copy their own keys into the store, all of them end up with the keys of one gateway.
 func TestEarlierKeysAtOnce(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared()
+	shared := storetest.NewSharedMemory()
 	var all sync.WaitGroup
 	var sets [5]string
 	for i := range sets {
 		earlier := new(providertest.Storage)
-		jwks(t, ring(earlier, slog.DiscardHandler))
+		jwks(t, newKeyring(earlier, slog.DiscardHandler))
 		all.Go(func() {
-			sets[i] = jwks(t, ring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: earlier}, slog.DiscardHandler))
+			sets[i] = jwks(t, newKeyring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), LegacyStorage: earlier}, slog.DiscardHandler))
 		})
 	}
 	all.Wait()
@@ -246,10 +246,10 @@ func TestStoreLosesKeys(t *testing.T) {
 		if jwks(t, a) != before || jwks(t, gateway(t, memory)) != before {
 			t.Error("other keys")
 		}
-		shared := storetest.NewShared()
+		shared := storetest.NewSharedMemory()
 		g := shared.Gateway()
 		var log bytes.Buffer
-		b := ring(&sealedkeys.Storage{Store: g, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
+		b := newKeyring(&sealedkeys.Storage{Store: g, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
 		before = jwks(t, b)
 		g.SetDown(true)
 		time.Sleep(24 * time.Hour)
@@ -259,10 +259,10 @@ func TestStoreLosesKeys(t *testing.T) {
 	})
 }
 
-// made contains values created by a gateway.
-type made struct{ token, sealed, stored string }
+// sealedValues contains values created by a gateway.
+type sealedValues struct{ token, sealed, stored string }
 
-func makeSome(t *testing.T, k *keyring.Keyring) made {
+func newSealedValues(t *testing.T, k *keyring.Keyring) sealedValues {
 	t.Helper()
 	token, err1 := keyring.Sign(t.Context(), k, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, struct{}{})
 	sealed, err2 := k.Seal(t.Context(), "text", "")
@@ -270,11 +270,11 @@ func makeSome(t *testing.T, k *keyring.Keyring) made {
 	if err1 != nil || err2 != nil || err3 != nil {
 		t.Fatal(err1, err2, err3)
 	}
-	return made{token, sealed, stored}
+	return sealedValues{token, sealed, stored}
 }
 
 // isGood returns an error for the values that a gateway does not accept.
-func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
+func (m sealedValues) isGood(ctx context.Context, k *keyring.Keyring) error {
 	token, err := jose.ParseSignedCompact(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
 	if err != nil {
 		return err
@@ -291,8 +291,8 @@ func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
 	return nil
 }
 
-// lose deletes all entries of a store.
-func lose(t *testing.T, s store.Store) {
+// deleteAll deletes all entries of a store.
+func deleteAll(t *testing.T, s store.Store) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "")
 	if err != nil {
@@ -305,14 +305,14 @@ func lose(t *testing.T, s store.Store) {
 	}
 }
 
-// orders returns all permutations of events.
-func orders(events []string) (all [][]string) {
+// permutations returns all permutations of events.
+func permutations(events []string) (all [][]string) {
 	if len(events) == 0 {
 		return [][]string{nil}
 	}
 	for i, first := range events {
 		rest := append(append([]string{}, events[:i]...), events[i+1:]...)
-		for _, order := range orders(rest) {
+		for _, order := range permutations(rest) {
 			all = append(all, append([]string{first}, order...))
 		}
 	}
@@ -323,42 +323,42 @@ func orders(events []string) (all [][]string) {
 type lossyGateways struct {
 	store   store.Store
 	running []*keyring.Keyring
-	made    []made
+	made    []sealedValues
 }
 
 func (l *lossyGateways) start(ctx context.Context, t *testing.T) {
 	k := gateway(t, l.store)
 	l.running = append(l.running, k)
-	l.made = append(l.made, makeSome(t, k))
+	l.made = append(l.made, newSealedValues(t, k))
 	go k.Watch(ctx)
 }
 
 func (l *lossyGateways) happen(ctx context.Context, t *testing.T, event string) {
 	switch event {
 	case "loss":
-		lose(t, l.store)
+		deleteAll(t, l.store)
 	case "a moment":
 		time.Sleep(1100 * time.Millisecond)
 	default:
 		l.start(ctx, t)
 	}
 	for _, k := range l.running {
-		l.made = append(l.made, makeSome(t, k))
+		l.made = append(l.made, newSealedValues(t, k))
 	}
 }
 
-// earlier returns keys generated at the start of a bubble's time, always the same, because
+// firstKeys returns keys generated at the start of a bubble's time, always the same, because
 // generating an RSA key takes longer than the test.
-func earlier() *providertest.Storage {
+func firstKeys() *providertest.Storage {
 	return &providertest.Storage{Files: maps.Clone(earlierKeys())}
 }
 
 var earlierKeys = sync.OnceValue(func() map[string][]byte {
 	storage := new(providertest.Storage)
-	if _, err := ring(storage, slog.DiscardHandler).SealStored(context.Background(), "", ""); err != nil {
+	if _, err := newKeyring(storage, slog.DiscardHandler).SealStored(context.Background(), "", ""); err != nil {
 		panic(err) // cannot fail in memory
 	}
-	if err := ring(storage, slog.DiscardHandler).Refresh(context.Background()); err != nil {
+	if err := newKeyring(storage, slog.DiscardHandler).Refresh(context.Background()); err != nil {
 		panic(err)
 	}
 	created := regexp.MustCompile(`"created":"[^"]*"`)
@@ -373,14 +373,14 @@ var earlierKeys = sync.OnceValue(func() map[string][]byte {
 func TestGatewaysAgreeAfterLoss(t *testing.T) {
 	t.Parallel()
 	earlierKeys()
-	for _, order := range orders([]string{"loss", "start", "start another", "a moment"}) {
+	for _, order := range permutations([]string{"loss", "start", "start another", "a moment"}) {
 		t.Run(strings.Join(order, ", "), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				l := &lossyGateways{store: store.NewMemory(0, 0)}
-				makeSome(t, ring(&sealedkeys.Storage{Store: l.store, Keys: keysOf(t, "a"), Earlier: earlier()}, slog.DiscardHandler))
+				newSealedValues(t, newKeyring(&sealedkeys.Storage{Store: l.store, Keys: keysOf(t, "a"), LegacyStorage: firstKeys()}, slog.DiscardHandler))
 				time.Sleep(2 * time.Hour)
 				l.start(ctx, t)
 				for _, event := range order {
@@ -390,7 +390,7 @@ func TestGatewaysAgreeAfterLoss(t *testing.T) {
 				l.running = append(l.running, gateway(t, l.store))
 				l.check(t)
 				before, _, _ := strings.Cut(l.made[0].sealed, ".")
-				if after, _, _ := strings.Cut(makeSome(t, l.running[3]).sealed, "."); after != before {
+				if after, _, _ := strings.Cut(newSealedValues(t, l.running[3]).sealed, "."); after != before {
 					t.Errorf("sealed by %s, not by %s", after, before)
 				}
 			})
@@ -408,8 +408,8 @@ func (l *lossyGateways) check(t *testing.T) {
 				t.Errorf("gateway %d: %v", i, err)
 			}
 		}
-		if jwks(t, k) != jwks(t, l.running[0]) || k.Problem() != nil {
-			t.Errorf("gateway %d: other keys, or a problem: %v", i, k.Problem())
+		if jwks(t, k) != jwks(t, l.running[0]) || k.LoadError() != nil {
+			t.Errorf("gateway %d: other keys, or a problem: %v", i, k.LoadError())
 		}
 		got, err := k.MAC(t.Context(), "text")
 		if mac == nil {
@@ -460,8 +460,8 @@ func TestUnreadableKeysAreAProblem(t *testing.T) {
 			defer cancel()
 			s := store.NewMemory(0, 0)
 			var log bytes.Buffer
-			k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
-			m := makeSome(t, k)
+			k := newKeyring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
+			m := newSealedValues(t, k)
 			good, err := s.Get(ctx, entry)
 			if err != nil {
 				t.Fatal(err)
@@ -474,14 +474,14 @@ func TestUnreadableKeysAreAProblem(t *testing.T) {
 			}
 			go k.Watch(ctx)
 			put([]byte("damaged"))
-			if stored, _ := s.Get(ctx, entry); k.Problem() == nil || string(stored) != "damaged" || m.isGood(ctx, k) != nil {
-				t.Errorf("%s: %v, stored %q", entry, k.Problem(), stored)
+			if stored, _ := s.Get(ctx, entry); k.LoadError() == nil || string(stored) != "damaged" || m.isGood(ctx, k) != nil {
+				t.Errorf("%s: %v, stored %q", entry, k.LoadError(), stored)
 			}
 			time.Sleep(6 * time.Minute)
 			put(good)
 			synctest.Wait()
-			if n := strings.Count(log.String(), "level=ERROR"); k.Problem() != nil || n != 2 {
-				t.Errorf("%s: %v, logged %d times: %s", entry, k.Problem(), n, log.String())
+			if n := strings.Count(log.String(), "level=ERROR"); k.LoadError() != nil || n != 2 {
+				t.Errorf("%s: %v, logged %d times: %s", entry, k.LoadError(), n, log.String())
 			}
 		})
 	}

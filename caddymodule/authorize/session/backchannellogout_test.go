@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-func saying(name string, value any) func(*providertest.IDToken) {
+func withClaim(name string, value any) func(*providertest.IDToken) {
 	return func(t *providertest.IDToken) {
 		if t.Claims[name] = value; value == nil {
 			delete(t.Claims, name)
@@ -29,22 +29,22 @@ func saying(name string, value any) func(*providertest.IDToken) {
 // Back-Channel Logout 1.0 §2.5, §2.7, §2.8).
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = saying("sid", "one") })
-	s := authorizetest.NewFederated(t, p, nil)
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = withClaim("sid", "one") })
+	s := authorizetest.NewFederatedServer(t, p, nil)
 	one, two, local, none := authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s), authorizetest.NewBrowser(t, s)
 	begin := func() map[string]*authorizetest.Browser {
 		all := map[string]*authorizetest.Browser{"one": one, "two": two, "local": local, "none": none}
 		for sid, b := range all {
 			b.Cookies = map[string]string{}
 			if sid == "local" {
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				continue
 			}
-			p.Change(func(s *providertest.Settings) { s.IDToken = saying("sid", sid) })
+			p.Change(func(s *providertest.Settings) { s.IDToken = withClaim("sid", sid) })
 			if sid == "none" {
 				p.Change(func(s *providertest.Settings) { s.IDToken = nil })
 			}
-			authorizetest.Federate(b, nil)
+			authorizetest.SignInAtProvider(b, nil)
 		}
 		return all
 	}
@@ -54,11 +54,11 @@ func TestSignedOutAtProvider(t *testing.T) {
 		ends string
 	}{
 		{"by sub", nil, "one two none"},
-		{"by sid", []func(*providertest.IDToken){saying("sub", nil), saying("sid", "one")}, "one"},
-		{"by both", []func(*providertest.IDToken){saying("sid", "one")}, "one none"},
-		{"another person", []func(*providertest.IDToken){saying("sub", "another")}, ""},
-		{"another person's session", []func(*providertest.IDToken){saying("sub", "another"), saying("sid", "one")}, ""},
-		{"another session", []func(*providertest.IDToken){saying("sub", nil), saying("sid", "three")}, ""},
+		{"by sid", []func(*providertest.IDToken){withClaim("sub", nil), withClaim("sid", "one")}, "one"},
+		{"by both", []func(*providertest.IDToken){withClaim("sid", "one")}, "one none"},
+		{"another person", []func(*providertest.IDToken){withClaim("sub", "another")}, ""},
+		{"another person's session", []func(*providertest.IDToken){withClaim("sub", "another"), withClaim("sid", "one")}, ""},
+		{"another session", []func(*providertest.IDToken){withClaim("sub", nil), withClaim("sid", "three")}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := begin()
@@ -67,7 +67,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 				t.Errorf("%d %v: %s", r.StatusCode, r.Header, authorizetest.Body(t, r))
 			}
 			for name, b := range all {
-				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.SignedIn() == ended {
+				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.HasSession() == ended {
 					t.Errorf("%s: ended %v", name, !ended)
 				}
 			}
@@ -80,19 +80,19 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
 	for _, provider := range []*providertest.Provider{p, other} {
-		provider.Change(func(s *providertest.Settings) { s.IDToken = saying("sid", "one") })
+		provider.Change(func(s *providertest.Settings) { s.IDToken = withClaim("sid", "one") })
 	}
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := authorizetest.Hospital(other)
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := authorizetest.HospitalProvider(other)
 		clinic.Key = "clinic"
 		c.IdentityProviders = []people.IdentityProvider{clinic}
 	})
 	b := authorizetest.NewBrowser(t, s)
-	authorizetest.Federate(b, authorizetest.ByProvider("clinic"))
-	if r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
+	authorizetest.SignInAtProvider(b, authorizetest.SelectProvider("clinic"))
+	if r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(withClaim("sid", "one"))); r.StatusCode != http.StatusOK || !b.HasSession() {
 		t.Errorf("%d", r.StatusCode)
 	}
-	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.HasSession() {
 		t.Errorf("by its own: %d", r.StatusCode)
 	}
 }
@@ -103,35 +103,35 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	p := providertest.Start(t)
 	store := store.NewMemory(0, 0)
 	var trail authorizetest.AuditTrail
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.Record })
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.Record })
 	b := authorizetest.NewBrowser(t, s)
 	used := p.LogoutToken()
 	authorizetest.NotifyBackchannelLogout(t, s, used)
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x", "used before": used,
 		"of another provider": providertest.Start(t).LogoutToken(),
 		"for another client":  p.LogoutToken(providertest.WrongAudience),
 		"an unsigned one":     p.LogoutToken(providertest.AlgorithmNone),
 		"another's key":       p.LogoutToken(providertest.ForeignKey),
-		"with a nonce":        p.LogoutToken(saying("nonce", "n")),
+		"with a nonce":        p.LogoutToken(withClaim("nonce", "n")),
 	} {
-		trail.Take()
+		trail.Drain()
 		r := authorizetest.NotifyBackchannelLogout(t, s, token)
 		if got := authorizetest.Decode[authorizetest.TokenResponse](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
-		if got := trail.Take(); got != "sign-out invalid_request hospital user= client= scope=" {
+		if got := trail.Drain(); got != "sign-out invalid_request hospital user= client= scope=" {
 			t.Errorf("%s: events %q", name, got)
 		}
 	}
-	if !b.SignedIn() {
+	if !b.HasSession() {
 		t.Error("signed out")
 	}
-	if r := authorizetest.NewBrowser(t, s).Get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.HasSession() {
 		t.Errorf("GET: %d", r.StatusCode)
 	}
-	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.SignedIn() {
+	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.HasSession() {
 		t.Errorf("a provider that is none: %d", r.StatusCode)
 	}
 }
@@ -140,65 +140,65 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	p.Fail(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
-	if r := authorizetest.NotifyBackchannelLogout(t, authorizetest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" {
+	p.SetFault(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
+	if r := authorizetest.NotifyBackchannelLogout(t, authorizetest.NewFederatedServer(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
-	p.Fail(providertest.Keys, nil)
+	p.SetFault(providertest.Keys, nil)
 	fails := false
-	store := storetest.NewIntercepted(func(_, key string) error {
+	store := storetest.NewInterceptedStore(func(_, key string) error {
 		if fails && strings.HasPrefix(key, "upstream-sessions:") {
 			return errors.New("the store is away")
 		}
 		return nil
 	})
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := authorizetest.NewBrowser(t, s), p.LogoutToken()
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	fails = true
-	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
+	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "server_error" || !b.HasSession() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
 	}
 	fails = false
-	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
+	if r := authorizetest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusOK || b.HasSession() {
 		t.Errorf("when it is back: %d", r.StatusCode)
 	}
 }
 
 // If a gateway crashes at any store call, the token is unused or the person signed out, so that the
 // provider can retry at another gateway.
-func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
+func TestSignedOutAtProviderByCrashedGateway(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
-		store := storetest.NewIntercepted(func(string, string) error {
+		store := storetest.NewInterceptedStore(func(string, string) error {
 			if calls++; alive || calls < at {
 				return nil
 			}
 			return errors.New("the gateway is dead")
 		})
-		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+		s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 		b, token := authorizetest.NewBrowser(t, s), p.LogoutToken()
-		authorizetest.Federate(b, nil)
+		authorizetest.SignInAtProvider(b, nil)
 		calls, alive = 0, false
 		authorizetest.NotifyBackchannelLogout(t, s, token)
 		died, alive = calls >= at, true
 		r := authorizetest.NotifyBackchannelLogout(t, s, token)
-		if used := r.StatusCode == http.StatusBadRequest; b.SignedIn() || used == died {
-			t.Errorf("dead at call %d, and sent again: %d, signed in %v", at, r.StatusCode, b.SignedIn())
+		if used := r.StatusCode == http.StatusBadRequest; b.HasSession() || used == died {
+			t.Errorf("dead at call %d, and sent again: %d, signed in %v", at, r.StatusCode, b.HasSession())
 		}
 	}
 }
 
 // A full store does not prevent logout.
-func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
+func TestSignedOutAtProviderWithFullStore(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	store := store.NewMemory(100, 0)
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b := authorizetest.NewBrowser(t, s)
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
 	}
 	if r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
@@ -210,10 +210,10 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 }
 
 // Logout at the provider also notifies our clients.
-func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
+func TestSignedOutAtProviderNotifiesClients(t *testing.T) {
 	t.Parallel()
-	p, client := providertest.Start(t), authorizetest.NewParty(t)
-	s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	p, client := providertest.Start(t), authorizetest.NewLogoutReceiver(t)
+	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].BackchannelLogoutURI = client.URI
 	})
 	b := authorizetest.NewBrowser(t, s)

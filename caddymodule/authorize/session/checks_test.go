@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// stored returns Sessions with one stored session.
-func stored(t *testing.T, session Session) *Sessions {
+// newSessionsWith returns Sessions with one stored session.
+func newSessionsWith(t *testing.T, session Session) *Sessions {
 	t.Helper()
 	kept := store.NewMemory(0, 0)
 	value, err := store.ToJSON(session)
@@ -23,22 +23,22 @@ func stored(t *testing.T, session Session) *Sessions {
 	return &Sessions{Durable: kept, Store: kept, Lifetime: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// FindNamed requires both the sid and its user.
+// FindByIDToken requires both the sid and its user.
 func TestSessionIsNamedWithUser(t *testing.T) {
 	t.Parallel()
-	s := stored(t, Session{User: "alice"})
+	s := newSessionsWith(t, Session{User: "alice"})
 	for user, want := range map[string]bool{"alice": true, "bob": false, "": false} {
-		if found, err := s.FindNamed(t.Context(), "sid", user); err != nil || (found != nil) != want {
+		if found, err := s.FindByIDToken(t.Context(), "sid", user); err != nil || (found != nil) != want {
 			t.Errorf("%q: %+v, %v", user, found, err)
 		}
 	}
 }
 
 // A logout without subject and session ends nothing.
-func TestProviderThatNamesNobody(t *testing.T) {
+func TestLogoutWithoutSubject(t *testing.T) {
 	t.Parallel()
-	s := stored(t, Session{User: "alice", Provider: "hospital", UpstreamSubject: "1"})
-	if err := s.EndUpstream(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "", ""); err != nil {
+	s := newSessionsWith(t, Session{User: "alice", Provider: "hospital", UpstreamSubject: "1"})
+	if err := s.EndUpstreamSessions(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "", ""); err != nil {
 		t.Error(err)
 	}
 	if found, err := s.Find(t.Context(), "sid"); err != nil || found == nil {
@@ -49,8 +49,8 @@ func TestProviderThatNamesNobody(t *testing.T) {
 // An ending recorded for a subject or session applies to sign-ins at that provider only.
 func TestEndingIsOfOneProvider(t *testing.T) {
 	t.Parallel()
-	s := stored(t, Session{})
-	if err := s.RecordUpstreamEnd(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "1", "one"); err != nil {
+	s := newSessionsWith(t, Session{})
+	if err := s.RecordUpstreamLogout(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "1", "one"); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -64,11 +64,11 @@ func TestEndingIsOfOneProvider(t *testing.T) {
 		{Session{Provider: "clinic", UpstreamSubject: "1", UpstreamSession: "one"}, false},
 		{Session{}, false},
 	} {
-		calls := tt.session.endings()
-		if err := store.Do(t.Context(), store.StepIn(s.Durable, calls...)); err != nil {
+		calls := tt.session.upstreamLogoutCalls()
+		if err := store.Do(t.Context(), store.NewStep(s.Durable, calls...)); err != nil {
 			t.Fatal(err)
 		}
-		if got := tt.session.endedBy(calls); got != tt.want {
+		if got := tt.session.wasEndedUpstream(calls); got != tt.want {
 			t.Errorf("%+v: %v", tt.session, got)
 		}
 	}
@@ -78,7 +78,7 @@ func TestEndingIsOfOneProvider(t *testing.T) {
 func TestSIDIsNoFlag(t *testing.T) {
 	t.Parallel()
 	for range 2000 {
-		if sid := sidOf(newRoot()); sid[0] == '-' {
+		if sid := deriveSID(newRoot()); sid[0] == '-' {
 			t.Fatal(sid)
 		}
 	}
@@ -105,7 +105,7 @@ func TestBeganWith(t *testing.T) {
 		"the subject of another provider": {clinic, "alice", "", false},
 		"the session of another provider": {clinic, "", "1", false},
 	} {
-		if got := stored.beganWith(tt.by, tt.subject, tt.session); got != tt.want {
+		if got := stored.matchesUpstream(tt.by, tt.subject, tt.session); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	stored, err := s.Find(ctx, sid)
 	if errors.Is(err, ErrUnreadable) {
-		stored, err = unreadable(sid, "", err), nil
+		stored, err = newUnreadableSession(sid, "", err), nil
 	}
 	if stored == nil || err != nil {
 		return 0, err
@@ -33,12 +33,12 @@ func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 
 // EndByUser ends all sessions of a user and returns their number.
 func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
-	return s.endOf(ctx, user, "")
+	return s.endUserSessions(ctx, user, "")
 }
 
-// endOf ends all sessions of a user except one, and returns their number.
-func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, err error) {
-	return each(s.ofUser(ctx, user), func(stored *Session) (bool, error) {
+// endUserSessions ends all sessions of a user except one, and returns their number.
+func (s *Sessions) endUserSessions(ctx context.Context, user, except string) (ended int, err error) {
+	return forEachSession(s.userSessions(ctx, user), func(stored *Session) (bool, error) {
 		if stored.SID == except {
 			return false, nil
 		}
@@ -46,9 +46,9 @@ func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, e
 	})
 }
 
-// each calls do for every session and returns how often do returned true without an error. It continues
+// forEachSession calls do for every session and returns how often do returned true without an error. It continues
 // after errors.
-func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
+func forEachSession(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
 	var errs []error
 	for stored, err := range sessions {
 		if err == nil {
@@ -69,11 +69,11 @@ func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) 
 // no sub (Back-Channel Logout §2.4 requires sub or sid), and the entry that voids the session's
 // grants is not counted for the user.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
-	participants, err := s.Participants.list(ctx, stored.SID)
+	participants, err := s.Participants.listParticipants(ctx, stored.SID)
 	if err != nil {
 		return err
 	}
-	err = s.Revocations.EndSession(ctx, stored.SID, []string{Key(stored.SID)}, append(keysOf(participants), Key(stored.SID)))
+	err = s.Revocations.EndSession(ctx, stored.SID, []string{Key(stored.SID)}, append(participantKeys(participants), Key(stored.SID)))
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	reason := audit.SessionEndReason(ctx)
 	if stored.IsUnreadable() {
 		reason += "; " + ErrUnreadable.Error()
-		s.Logger.ErrorContext(ctx, "unreadable session deleted", "user", stored.User, "error", stored.unreadable)
+		s.Logger.ErrorContext(ctx, "unreadable session deleted", "user", stored.User, "error", stored.readErr)
 	}
-	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Person: stored.Upstream(), Reason: reason})
+	s.Trail.Record(ctx, audit.Event{Kind: audit.KindSignOut, User: stored.User, Person: stored.UpstreamPerson(), Reason: reason})
 }
 
 // delete also frees the space reserved for the cutoff. On error, the reservation expires.
@@ -106,7 +106,7 @@ func (s *Sessions) delete(ctx context.Context, sid string) error {
 
 // RemoveClients removes all clients from a user's sessions and notifies them.
 func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
-	_, err := each(s.ofUser(ctx, user), func(stored *Session) (bool, error) { return true, s.removeFrom(ctx, stored) })
+	_, err := forEachSession(s.userSessions(ctx, user), func(stored *Session) (bool, error) { return true, s.removeParticipants(ctx, stored) })
 	return err
 }
 
@@ -118,15 +118,15 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 	}
 	sessions := allSessions(ctx, s.Durable)
 	if user != "" {
-		sessions = s.ofUser(ctx, user)
+		sessions = s.userSessions(ctx, user)
 	}
-	_, err = each(sessions, func(stored *Session) (bool, error) { return true, s.removeFrom(ctx, stored, client.ID) })
+	_, err = forEachSession(sessions, func(stored *Session) (bool, error) { return true, s.removeParticipants(ctx, stored, client.ID) })
 	return err
 }
 
-// removeFrom removes some or all clients from a session and notifies them.
-func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...string) error {
-	found, err := s.Participants.list(ctx, stored.SID, clients...)
+// removeParticipants removes some or all clients from a session and notifies them.
+func (s *Sessions) removeParticipants(ctx context.Context, stored *Session, clients ...string) error {
+	found, err := s.Participants.listParticipants(ctx, stored.SID, clients...)
 	if err != nil {
 		return err
 	}
@@ -139,41 +139,41 @@ func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...s
 }
 
 const (
-	// signingIn exceeds the time between a provider's ID token and the stored session, including
+	// maxSignInTime exceeds the time between a provider's ID token and the stored session, including
 	// the page for a second factor.
-	signingIn = 20 * time.Minute
+	maxSignInTime = 20 * time.Minute
 
-	// noSession replaces the sid of sessions that started with an ID token without a sid.
-	noSession = "\x00"
+	// noUpstreamSID replaces the sid of sessions that started with an ID token without a sid.
+	noUpstreamSID = "\x00"
 )
 
-// EndUpstream ends the sessions that started with a subject's sign-in at a provider, or with one
-// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.RecordUpstreamEnd].
-func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
+// EndUpstreamSessions ends the sessions that started with a subject's sign-in at a provider, or with one
+// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.RecordUpstreamLogout].
+func (s *Sessions) EndUpstreamSessions(ctx context.Context, p *people.Provider, subject, session string) error {
 	if subject == "" && session == "" {
 		return nil // would mean everyone
 	}
-	if err := s.RecordUpstreamEnd(ctx, p, subject, session); err != nil {
+	if err := s.RecordUpstreamLogout(ctx, p, subject, session); err != nil {
 		return err
 	}
-	_, err := each(s.ofUpstream(ctx, p, subject, session), func(stored *Session) (bool, error) { return true, s.End(ctx, stored) })
+	_, err := forEachSession(s.upstreamSessions(ctx, p, subject, session), func(stored *Session) (bool, error) { return true, s.End(ctx, stored) })
 	return err
 }
 
-// RecordUpstreamEnd records that a provider has ended all previous sign-ins of a subject or session. It must
+// RecordUpstreamLogout records that a provider has ended all previous sign-ins of a subject or session. It must
 // precede the search for sessions: a session stored concurrently is either found or sees the record.
-func (s *Sessions) RecordUpstreamEnd(ctx context.Context, p *people.Provider, subject, session string) error {
-	keys := []string{upstreamEndKey(p.Key, subject, session)}
+func (s *Sessions) RecordUpstreamLogout(ctx context.Context, p *people.Provider, subject, session string) error {
+	keys := []string{upstreamLogoutKey(p.Key, subject, session)}
 	if subject != "" && session != "" {
-		keys = append(keys, upstreamEndKey(p.Key, subject, noSession))
+		keys = append(keys, upstreamLogoutKey(p.Key, subject, noUpstreamSID))
 	}
 	now, err := s.Now().MarshalText()
 	var calls []*store.Call
 	for _, key := range keys {
-		calls = append(calls, &store.Call{Op: store.Put, Key: key, Value: now, TTL: signingIn})
+		calls = append(calls, &store.Call{Op: store.Put, Key: key, Value: now, TTL: maxSignInTime})
 	}
 	if err == nil {
-		err = store.Do(ctx, store.StepIn(s.Durable, calls...))
+		err = store.Do(ctx, store.NewStep(s.Durable, calls...))
 	}
 	if errors.Is(err, store.ErrFull) { // then sessions cannot be stored either
 		s.Logger.WarnContext(ctx, "back-channel logout of the identity provider not stored", "idp", p.Key, "error", err)
@@ -182,46 +182,46 @@ func (s *Sessions) RecordUpstreamEnd(ctx context.Context, p *people.Provider, su
 	return err
 }
 
-func upstreamEndKey(provider, subject, session string) string {
+func upstreamLogoutKey(provider, subject, session string) string {
 	return store.Key("upstream-ended", fmt.Sprintf("%s %q %q", provider, subject, session))
 }
 
-// endings returns the calls that read whether the provider has ended the session's sign-in; none for password sign-ins.
-func (s *Session) endings() (calls []*store.Call) {
+// upstreamLogoutCalls returns the calls that read whether the provider has ended the session's sign-in; none for password sign-ins.
+func (s *Session) upstreamLogoutCalls() (calls []*store.Call) {
 	if s.Provider == "" {
 		return nil
 	}
-	sid := cmp.Or(s.UpstreamSession, noSession)
+	sid := cmp.Or(s.UpstreamSession, noUpstreamSID)
 	for _, key := range []string{
-		upstreamEndKey(s.Provider, s.UpstreamSubject, ""), upstreamEndKey(s.Provider, s.UpstreamSubject, sid), upstreamEndKey(s.Provider, "", sid),
+		upstreamLogoutKey(s.Provider, s.UpstreamSubject, ""), upstreamLogoutKey(s.Provider, s.UpstreamSubject, sid), upstreamLogoutKey(s.Provider, "", sid),
 	} {
 		calls = append(calls, &store.Call{Op: store.Get, Key: key})
 	}
 	return calls
 }
 
-// endedBy reports whether one of the read endings applies to this sign-in.
-func (s *Session) endedBy(endings []*store.Call) bool {
-	for _, found := range endings {
+// wasEndedUpstream reports whether one of the read endings applies to this sign-in.
+func (s *Session) wasEndedUpstream(logoutCalls []*store.Call) bool {
+	for _, found := range logoutCalls {
 		var at time.Time
-		if found.Value != nil && (at.UnmarshalText(found.Value) != nil || !s.UpstreamAt.After(at)) {
+		if found.Value != nil && (at.UnmarshalText(found.Value) != nil || !s.UpstreamRequestedAt.After(at)) {
 			return true
 		}
 	}
 	return false
 }
 
-// beganWith reports whether a provider refers to the session's sign-in by subject, session or both.
+// matchesUpstream reports whether a provider refers to the session's sign-in by subject, session or both.
 // A session without a provider sid matches by subject alone.
-func (s *Session) beganWith(p *people.Provider, subject, session string) bool {
+func (s *Session) matchesUpstream(p *people.Provider, subject, session string) bool {
 	if s.Provider != p.Key || subject != "" && subject != s.UpstreamSubject {
 		return false
 	}
 	return session == "" || session == s.UpstreamSession || s.UpstreamSession == "" && subject != ""
 }
 
-// MaxUpstreamSession limits a provider's sid in bytes, including in its logout tokens.
-const MaxUpstreamSession = 255
+// MaxUpstreamSIDBytes limits a provider's sid in bytes, including in its logout tokens.
+const MaxUpstreamSIDBytes = 255
 
 // BackchannelLogout ends sessions of people who signed out at their provider.
 type BackchannelLogout struct {
@@ -232,18 +232,18 @@ type BackchannelLogout struct {
 
 // Serve handles the back-channel logout endpoint of a provider (OpenID Connect Back-Channel Logout 1.0 §2.5).
 func (b *BackchannelLogout) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	if err := b.useLogoutToken(w, r, p); err != nil {
+	if err := b.handleLogoutToken(w, r, p); err != nil {
 		e := *oauth2.AsError(err)
 		e.Status = http.StatusBadRequest // required for every error (§2.8)
-		b.Trail.Record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
+		b.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignOut, Err: &e})
 		b.WriteError(w, r, &e)
 	}
 }
 
-// useLogoutToken ends the sessions that a logout token refers to (§2.6, §2.7). A token can be used
+// handleLogoutToken ends the sessions that a logout token refers to (§2.6, §2.7). A token can be used
 // once, or again after an error.
-func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	form, err := oauth2.FormParameters(w, r)
+func (b *BackchannelLogout) handleLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+	form, err := oauth2.ReadCheckedForm(w, r)
 	if err != nil {
 		return err
 	}
@@ -257,14 +257,14 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	// Reading all sessions requires a token signed by the provider.
-	lasting := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
-	first, err := store.RunOnce(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
-		return b.Sessions.EndUpstream(ctx, p, token.Subject, token.Session)
+	ttl := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
+	isFirstUse, err := store.RunOnce(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), ttl, func() error {
+		return b.Sessions.EndUpstreamSessions(ctx, p, token.Subject, token.Session)
 	})
 	switch {
 	case err != nil:
 		return err
-	case !first:
+	case !isFirstUse:
 		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	w.WriteHeader(http.StatusOK)

@@ -27,8 +27,8 @@ type Info struct {
 	UserAgent  string    `json:"user_agent,omitempty"`   // User-Agent of the latest sign-in, at most 200 bytes, for display only
 }
 
-// maxListed is the number of their latest sessions shown to a user.
-const maxListed = 100
+// maxListedSessions is the number of their latest sessions shown to a user.
+const maxListedSessions = 100
 
 // Listing lists sessions for operators and for their users, who may end them.
 type Listing struct {
@@ -41,16 +41,16 @@ func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
 	sessions := allSessions(ctx, l.Sessions.Durable)
 	if user != "" {
-		sessions = l.Sessions.ofUser(ctx, user)
+		sessions = l.Sessions.userSessions(ctx, user)
 	}
 	for stored, err := range sessions {
 		if err == nil {
-			err = stored.unreadable
+			err = stored.readErr
 		}
 		if err != nil {
 			return nil, err
 		}
-		info, err := l.info(ctx, stored)
+		info, err := l.sessionInfo(ctx, stored)
 		if err != nil {
 			return nil, err
 		}
@@ -61,57 +61,57 @@ func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	return list, nil
 }
 
-// info describes a session; nil if it requires a new sign-in.
-func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
+// sessionInfo describes a session; nil if it requires a new sign-in.
+func (l Listing) sessionInfo(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := l.Sessions.User(ctx, stored)
 	if user == nil || err != nil {
 		return nil, err
 	}
-	described := stored.describe()
-	described.UserName = people.Finder{Accounts: l.Sessions.Accounts}.Describe(ctx, stored.User).UserName
-	participants, err := l.Sessions.Participants.list(ctx, stored.SID)
+	info := stored.info()
+	info.UserName = people.Finder{Accounts: l.Sessions.Accounts}.Describe(ctx, stored.User).UserName
+	participants, err := l.Sessions.Participants.listParticipants(ctx, stored.SID)
 	for _, participant := range participants {
-		described.Clients = append(described.Clients, participant.client.ID)
+		info.Clients = append(info.Clients, participant.client.ID)
 	}
-	return &described, err
+	return &info, err
 }
 
-// Own returns a user's latest sessions, except those with unreadable records, which are not
+// ListForUser returns a user's latest sessions, except those with unreadable records, which are not
 // accepted as sessions. Unlike [Listing.List], it does not search the store.
-func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
-	sids, err := l.Sessions.listOf(user).Items(ctx, sidSize)
+func (l Listing) ListForUser(ctx context.Context, user string) ([]Info, error) {
+	sids, err := l.Sessions.userList(user).Items(ctx, sidSize)
 	if err != nil {
 		return nil, err
 	}
-	keys := keysOfSIDs(sids)
+	keys := sessionKeys(sids)
 	var list []Info
-	for stored, err := range readSome(ctx, l.Sessions.Durable, keys[:min(len(keys), maxListed)]) {
+	for stored, err := range readBatch(ctx, l.Sessions.Durable, keys[:min(len(keys), maxListedSessions)]) {
 		if errors.Is(err, ErrUnreadable) {
 			continue
 		}
 		if err == nil {
-			stored, err = l.own(ctx, user, stored)
+			stored, err = l.validForUser(ctx, user, stored)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if stored != nil {
-			list = append(list, stored.describe())
+			list = append(list, stored.info())
 		}
 	}
 	return list, nil
 }
 
-// describe describes a session without its clients.
-func (s *Session) describe() Info {
+// info describes a session without its clients.
+func (s *Session) info() Info {
 	return Info{
-		ID: s.SID, User: s.User, Since: s.Began, SignedInAt: s.SignedInAt,
+		ID: s.SID, User: s.User, Since: s.StartedAt, SignedInAt: s.SignedInAt,
 		Provider: s.Provider, Subject: s.UpstreamSubject, Address: s.Address, UserAgent: s.UserAgent,
 	}
 }
 
-// own returns the session if it belongs to the user and requires no new sign-in; otherwise nil.
-func (l Listing) own(ctx context.Context, user string, stored *Session) (*Session, error) {
+// validForUser returns the session if it belongs to the user and requires no new sign-in; otherwise nil.
+func (l Listing) validForUser(ctx context.Context, user string, stored *Session) (*Session, error) {
 	if stored == nil || stored.User != user {
 		return nil, nil
 	}
@@ -122,8 +122,8 @@ func (l Listing) own(ctx context.Context, user string, stored *Session) (*Sessio
 	return stored, nil
 }
 
-// EndOwn ends a session of the user. Sessions of other users are left alone.
-func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
+// EndForUser ends a session of the user. Sessions of other users are left alone.
+func (l Listing) EndForUser(ctx context.Context, user, sid string) error {
 	stored, err := l.Sessions.Find(ctx, sid)
 	if stored == nil || err != nil || stored.User != user {
 		return err
@@ -131,14 +131,14 @@ func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
 	return l.Sessions.End(ctx, stored)
 }
 
-// EndOthers ends all sessions of a user except one.
-func (l Listing) EndOthers(ctx context.Context, user, sid string) error {
-	_, err := l.Sessions.endOf(ctx, user, sid)
+// EndAllExcept ends all sessions of a user except one.
+func (l Listing) EndAllExcept(ctx context.Context, user, sid string) error {
+	_, err := l.Sessions.endUserSessions(ctx, user, sid)
 	return err
 }
 
-// listOf returns the list of a user's sessions.
-func (s *Sessions) listOf(user string) store.RecentList {
+// userList returns the list of a user's sessions.
+func (s *Sessions) userList(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
@@ -147,23 +147,23 @@ func (s *Sessions) upstreamList(provider, subject string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("upstream-sessions", provider+"\x00"+subject), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// listsOf returns the lists that contain a session.
-func (s *Sessions) listsOf(stored *Session) []store.RecentList {
-	lists := []store.RecentList{s.listOf(stored.User)}
+// listsWith returns the lists that contain a session.
+func (s *Sessions) listsWith(stored *Session) []store.RecentList {
+	lists := []store.RecentList{s.userList(stored.User)}
 	if stored.Provider != "" {
 		lists = append(lists, s.upstreamList(stored.Provider, stored.UpstreamSubject))
 	}
 	return lists
 }
 
-// listed returns the sids in a list and their sessions.
-func (s *Sessions) listed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
+// loadListed returns the sids in a list and their sessions.
+func (s *Sessions) loadListed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
 	sids, err = list.Items(ctx, sidSize)
-	return sids, readSessions(ctx, s.Durable, keysOfSIDs(sids)), err
+	return sids, readSessions(ctx, s.Durable, sessionKeys(sids)), err
 }
 
-// keysOfSIDs returns the distinct keys of sessions.
-func keysOfSIDs(sids []string) (keys []string) {
+// sessionKeys returns the distinct keys of sessions.
+func sessionKeys(sids []string) (keys []string) {
 	seen := make(map[string]bool, len(sids))
 	for _, sid := range sids {
 		if !seen[sid] {
@@ -174,11 +174,11 @@ func keysOfSIDs(sids []string) (keys []string) {
 	return keys
 }
 
-// ofUser yields the sessions of a user and read errors. An unreadable session belongs to the user
+// userSessions yields the sessions of a user and read errors. An unreadable session belongs to the user
 // with its sid in their list.
-func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, error] {
+func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		sids, sessions, err := s.listed(ctx, s.listOf(user))
+		sids, sessions, err := s.loadListed(ctx, s.userList(user))
 		if err != nil {
 			yield(nil, err)
 			return
@@ -188,7 +188,7 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 				if !slices.Contains(sids, sid) {
 					continue
 				}
-				stored, err = unreadable(sid, user, err), nil
+				stored, err = newUnreadableSession(sid, user, err), nil
 			}
 			if (err != nil || stored.User == user) && !yield(stored, err) {
 				return
@@ -197,41 +197,41 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 	}
 }
 
-// ofUpstream yields the sessions that a provider refers to by subject, session or both, and read
+// upstreamSessions yields the sessions that a provider refers to by subject, session or both, and read
 // errors. Sessions are indexed by subject; without a subject, all sessions are read.
-func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
+func (s *Sessions) upstreamSessions(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sessions := allSessions(ctx, s.Durable)
 		if subject != "" {
 			var err error
-			if _, sessions, err = s.listed(ctx, s.upstreamList(p.Key, subject)); err != nil {
+			if _, sessions, err = s.loadListed(ctx, s.upstreamList(p.Key, subject)); err != nil {
 				yield(nil, err)
 				return
 			}
 		}
 		for stored, err := range sessions {
-			if (err != nil || stored.beganWith(p, subject, session)) && !yield(stored, err) {
+			if (err != nil || stored.matchesUpstream(p, subject, session)) && !yield(stored, err) {
 				return
 			}
 		}
 	}
 }
 
-// putListed stores and lists a session, and ends the user's oldest sessions beyond the limit.
-func (s *Sessions) putListed(ctx context.Context, session *Session, put func(listing []*store.Call) error) error {
-	lists := s.listsOf(session)
+// storeAndList stores and lists a session, and ends the user's oldest sessions beyond the limit.
+func (s *Sessions) storeAndList(ctx context.Context, session *Session, put func(listCalls []*store.Call) error) error {
+	lists := s.listsWith(session)
 	for {
-		var listing []*store.Call
+		var listCalls []*store.Call
 		for _, list := range lists {
-			listing = append(listing, list.AddCall(session.SID))
+			listCalls = append(listCalls, list.AddCall(session.SID))
 		}
-		err := put(listing)
+		err := put(listCalls)
 		if !errors.Is(err, store.ErrTooLong) || ctx.Err() != nil {
 			return err
 		}
-		for i, c := range listing {
+		for i, c := range listCalls {
 			if errors.Is(c.Err, store.ErrTooLong) {
-				err = s.shorten(ctx, session, lists[i])
+				err = s.endExcessSessions(ctx, session, lists[i])
 			}
 		}
 		if err != nil {
@@ -240,11 +240,11 @@ func (s *Sessions) putListed(ctx context.Context, session *Session, put func(lis
 	}
 }
 
-// shorten makes room for a session in a list.
-func (s *Sessions) shorten(ctx context.Context, session *Session, list store.RecentList) error {
-	dropped, err := list.Fold(ctx, len(session.SID))
+// endExcessSessions makes room for a session in a list.
+func (s *Sessions) endExcessSessions(ctx context.Context, session *Session, list store.RecentList) error {
+	dropped, err := list.MakeSpace(ctx, len(session.SID))
 	if err == nil {
-		s.endDropped(ctx, session.User, slices.DeleteFunc(dropped, func(sid string) bool { return sid == session.SID }))
+		s.endOldest(ctx, session.User, slices.DeleteFunc(dropped, func(sid string) bool { return sid == session.SID }))
 	}
 	return err
 }
@@ -267,8 +267,8 @@ func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, e
 // readSessions yields the existing sessions of some keys and read errors.
 func readSessions(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		for some := range slices.Chunk(keys, readAtOnce) {
-			for stored, err := range readSome(ctx, durable, some) {
+		for batch := range slices.Chunk(keys, readBatchSize) {
+			for stored, err := range readBatch(ctx, durable, batch) {
 				if (stored != nil || err != nil) && !yield(stored, err) {
 					return
 				}
@@ -277,19 +277,19 @@ func readSessions(ctx context.Context, durable store.Store, keys []string) iter.
 	}
 }
 
-// readAtOnce is the number of sessions read in one step.
-const readAtOnce = 100
+// readBatchSize is the number of sessions read in one step.
+const readBatchSize = 100
 
-// readSome yields the sessions of at most [readAtOnce] keys; nil for sessions that have ended.
-func readSome(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
+// readBatch yields the sessions of at most [readBatchSize] keys; nil for sessions that have ended.
+func readBatch(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		values, err := store.Values(ctx, durable, keys...)
+		values, err := store.ReadValues(ctx, durable, keys...)
 		if err != nil {
 			yield(nil, fmt.Errorf("reading sessions: %w", err))
 			return
 		}
 		for i, value := range values {
-			if !yield(parse(strings.TrimPrefix(keys[i], Key("")), value)) {
+			if !yield(parseSession(strings.TrimPrefix(keys[i], Key("")), value)) {
 				return
 			}
 		}

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	noticeTimeout = 5 * time.Second // timeout of each request
-	noticeTries   = 3               // requests per notice
-	noticePause   = time.Second     // pause before the second request; four times as long before the third
-	noticesAtOnce = 8               // concurrent requests
-	maxNotices    = 1000            // maximum number of pending notices; more are dropped
+	deliveryTimeout         = 5 * time.Second // timeout of each request
+	maxDeliveryAttempts     = 3               // requests per notice
+	deliveryRetryPause      = time.Second     // pause before the second request; four times as long before the third
+	maxConcurrentDeliveries = 8               // concurrent requests
+	maxPendingDeliveries    = 1000            // maximum number of pending notices; more are dropped
 
 	// logoutTokenLifetime is the maximum recommended by Back-Channel Logout §4.
 	logoutTokenLifetime = 2 * time.Minute
@@ -52,26 +52,26 @@ type logoutTokenClaims struct {
 // Notifier notifies clients of the end of sessions (OpenID Connect Back-Channel Logout).
 type Notifier struct {
 	issuer  string
-	keys    keyring.Signing
+	keys    keyring.SignerSource
 	trail   *audit.Recorder
 	logger  *slog.Logger
 	client  *http.Client
 	queue   *fairqueue.Queue // queued by endpoint, so that a slow one does not delay others
-	waiting atomic.Int64     // pending notices
+	pending atomic.Int64     // pending notices
 }
 
 // NewNotifier returns the Notifier of an issuer. keys sign its logout tokens.
-func NewNotifier(issuer string, keys keyring.Signing, trail *audit.Recorder, logger *slog.Logger) *Notifier {
+func NewNotifier(issuer string, keys keyring.SignerSource, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // rarely reused, and never closed otherwise
 	return &Notifier{
 		issuer: issuer, keys: keys, trail: trail, logger: logger,
 		client: &http.Client{
-			Transport: transport, Timeout: noticeTimeout,
+			Transport: transport, Timeout: deliveryTimeout,
 			// The token is for the registered address, not for the target of a redirect.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		queue: fairqueue.New(noticesAtOnce),
+		queue: fairqueue.New(maxConcurrentDeliveries),
 	}
 }
 
@@ -79,7 +79,7 @@ func NewNotifier(issuer string, keys keyring.Signing, trail *audit.Recorder, log
 // they got an ID token and have a back-channel endpoint. It does not wait for their responses.
 func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
 	for _, p := range participants {
-		if p.idToken && p.client.BackchannelLogoutURI != "" {
+		if p.gotIDToken && p.client.BackchannelLogoutURI != "" {
 			n.send(audit.Detach(ctx), p.client, stored)
 		}
 	}
@@ -87,31 +87,31 @@ func (n *Notifier) notify(ctx context.Context, stored *Session, participants []p
 
 // send sends a logout token in the background.
 func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Session) {
-	if n.waiting.Add(1) > maxNotices {
-		n.waiting.Add(-1)
-		n.record(ctx, client, stored, errors.New("too many concurrent back-channel logout requests"))
+	if n.pending.Add(1) > maxPendingDeliveries {
+		n.pending.Add(-1)
+		n.recordDelivery(ctx, client, stored, errors.New("too many concurrent back-channel logout requests"))
 		return
 	}
 	go func() {
-		defer n.waiting.Add(-1)
-		token, err := n.logoutToken(ctx, client, stored)
+		defer n.pending.Add(-1)
+		token, err := n.newLogoutToken(ctx, client, stored)
 		if err == nil {
 			err = n.deliver(ctx, client, token)
 		}
-		n.record(ctx, client, stored, err)
+		n.recordDelivery(ctx, client, stored, err)
 	}()
 }
 
-func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Session, err error) {
+func (n *Notifier) recordDelivery(ctx context.Context, client *client.Client, stored *Session, err error) {
 	reason := "the client was told"
 	if err != nil {
 		n.logger.WarnContext(ctx, "back-channel logout failed", "client_id", client.ID, "user", stored.User, "error", err)
 		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	n.trail.Record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
+	n.trail.Record(ctx, audit.Event{Kind: audit.KindSignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
-func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, stored *Session) (string, error) {
+func (n *Notifier) newLogoutToken(ctx context.Context, client *client.Client, stored *Session) (string, error) {
 	now := time.Now()
 	return keyring.Sign(ctx, n.keys, client.SigningAlgorithm(), keyring.LogoutTokenType, logoutTokenClaims{
 		Issuer: n.issuer, Subject: stored.User, Audience: client.ID, Session: stored.SID, ID: oauth2.RandomToken(),
@@ -120,15 +120,15 @@ func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, store
 	})
 }
 
-var errRefused = errors.New("client rejected the logout token")
+var errTokenRejected = errors.New("client rejected the logout token")
 
 // deliver posts a logout token and retries after failures, unless the client rejected the token.
 func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
-	for try := range noticeTries {
+	for try := range maxDeliveryAttempts {
 		if try > 0 {
-			time.Sleep(noticePause << (2 * (try - 1)))
+			time.Sleep(deliveryRetryPause << (2 * (try - 1)))
 		}
-		if err = n.post(ctx, client, token); err == nil || errors.Is(err, errRefused) {
+		if err = n.post(ctx, client, token); err == nil || errors.Is(err, errTokenRejected) {
 			return err
 		}
 	}
@@ -138,22 +138,22 @@ func (n *Notifier) deliver(ctx context.Context, client *client.Client, token str
 // post sends a logout token once (Back-Channel Logout §2.5, §2.8).
 func (n *Notifier) post(ctx context.Context, client *client.Client, token string) error {
 	uri := client.BackchannelLogoutURI
-	leave, err := n.queue.Enter(ctx, uri)
+	release, err := n.queue.Acquire(ctx, uri)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	form := url.Values{"logout_token": {token}}.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, uri, strings.NewReader(form))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	sender := *n.client
+	httpClient := *n.client
 	if client.Transport != nil {
-		sender.Transport = client.Transport
+		httpClient.Transport = client.Transport
 	}
-	response, err := sender.Do(r)
+	response, err := httpClient.Do(r)
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,14 @@ func (n *Notifier) post(ctx context.Context, client *client.Client, token string
 	case status >= 500:
 		return fmt.Errorf("client responded with %s", response.Status)
 	default:
-		return fmt.Errorf("%w: %s", errRefused, response.Status)
+		return fmt.Errorf("%w: %s", errTokenRejected, response.Status)
 	}
 }
 
 // Stored values for the kind of token that a participant got.
 var (
-	gotIDToken = []byte("ID token")
-	gotToken   = []byte("access token")
+	idTokenMarker     = []byte("ID token")
+	accessTokenMarker = []byte("access token")
 )
 
 // Participants manages the clients that got a code or token in a session.
@@ -192,16 +192,16 @@ func (p *Participants) ReadCall(sid, clientID string) *store.Call {
 // not written, because a write to the durable store costs more than the rest of issuing a code.
 func (p *Participants) AddCalls(found *store.Call, idToken bool) []*store.Call {
 	switch {
-	case bytes.Equal(found.Value, gotIDToken), found.Value != nil && !idToken:
+	case bytes.Equal(found.Value, idTokenMarker), found.Value != nil && !idToken:
 		return nil
 	case idToken:
-		return []*store.Call{{Op: store.Put, Key: found.Key, Value: gotIDToken, TTL: p.Lifetime}}
+		return []*store.Call{{Op: store.Put, Key: found.Key, Value: idTokenMarker, TTL: p.Lifetime}}
 	}
-	return []*store.Call{{Op: store.Add, Key: found.Key, Value: gotToken, TTL: p.Lifetime}}
+	return []*store.Call{{Op: store.Add, Key: found.Key, Value: accessTokenMarker, TTL: p.Lifetime}}
 }
 
-// list returns the participants of a session among all or some clients.
-func (p *Participants) list(ctx context.Context, sid string, clients ...string) (list []participant, err error) {
+// listParticipants returns the participants of a session among all or some clients.
+func (p *Participants) listParticipants(ctx context.Context, sid string, clients ...string) (list []participant, err error) {
 	if clients == nil {
 		if clients, err = p.Clients.IDs(ctx); err != nil {
 			return nil, err
@@ -211,7 +211,7 @@ func (p *Participants) list(ctx context.Context, sid string, clients ...string) 
 	for i, id := range clients {
 		calls[i] = p.ReadCall(sid, id)
 	}
-	if err := store.Do(ctx, store.StepIn(p.Durable, calls...)); err != nil {
+	if err := store.Do(ctx, store.NewStep(p.Durable, calls...)); err != nil {
 		return nil, err
 	}
 	for i, id := range clients {
@@ -224,19 +224,19 @@ func (p *Participants) list(ctx context.Context, sid string, clients ...string) 
 			return nil, err
 		}
 		if client != nil { // nil: deleted
-			list = append(list, participant{client, bytes.Equal(got, gotIDToken), calls[i].Key})
+			list = append(list, participant{client, bytes.Equal(got, idTokenMarker), calls[i].Key})
 		}
 	}
 	return list, nil
 }
 
-// renewing returns the calls that extend the participants to the lifetime of a session extended by a new sign-in.
-func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store.Call, err error) {
-	list, err := p.list(ctx, sid)
+// renewCalls returns the calls that extend the participants to the lifetime of a session extended by a new sign-in.
+func (p *Participants) renewCalls(ctx context.Context, sid string) (calls []*store.Call, err error) {
+	list, err := p.listParticipants(ctx, sid)
 	for _, participant := range list {
-		got := gotToken
-		if participant.idToken {
-			got = gotIDToken
+		got := accessTokenMarker
+		if participant.gotIDToken {
+			got = idTokenMarker
 		}
 		calls = append(calls, &store.Call{Op: store.Put, Key: participant.key, Value: got, TTL: p.Lifetime})
 	}
@@ -245,10 +245,10 @@ func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store
 
 // remove removes participants from a session that continues.
 func (p *Participants) remove(ctx context.Context, list []participant) error {
-	return store.Do(ctx, store.StepIn(p.Durable, store.Deleting(keysOf(list)...)...))
+	return store.Do(ctx, store.NewStep(p.Durable, store.DeleteCalls(participantKeys(list)...)...))
 }
 
-func keysOf(list []participant) (keys []string) {
+func participantKeys(list []participant) (keys []string) {
 	for _, p := range list {
 		keys = append(keys, p.key)
 	}
@@ -256,9 +256,9 @@ func keysOf(list []participant) (keys []string) {
 }
 
 type participant struct {
-	client  *client.Client
-	idToken bool   // whether it got an ID token
-	key     string // key of its entry
+	client     *client.Client
+	gotIDToken bool   // whether it got an ID token
+	key        string // key of its entry
 }
 
 func participantKey(sid, clientID string) string {

@@ -22,13 +22,13 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A slow client does not delay the notification of others.
-func TestSlowClientDelaysItselfAlone(t *testing.T) {
+func TestSlowClientDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNotifier("", nil, nil, nil)
 		n.client = &http.Client{Transport: slowTransport{}}
 		var group sync.WaitGroup
-		for range 3 * noticesAtOnce {
+		for range 3 * maxConcurrentDeliveries {
 			group.Go(func() {
 				_ = n.post(t.Context(), &client.Client{BackchannelLogoutURI: "https://slow.example/logout"}, "x")
 			})

@@ -21,7 +21,7 @@ import (
 )
 
 // Notifications support clients with a private certificate authority.
-func TestClientWithItsAuthorityIsTold(t *testing.T) {
+func TestNotificationWithPrivateCA(t *testing.T) {
 	t.Parallel()
 	tokens := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
@@ -32,11 +32,11 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 		c.Clients[0].BackchannelLogoutURI = server.URL
 		c.Clients[0].Transport = server.Client().Transport
 	})
-	authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
+	authorizetest.NewBrowser(t, s).SignInAlice(authorizetest.Request(nil))
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if e := tr.ToldOf("app"); e.Err != nil || <-tokens == "" {
+	if e := tr.WaitForNotification("app"); e.Err != nil || <-tokens == "" {
 		t.Errorf("%v", e.Err)
 	}
 }
@@ -45,11 +45,11 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 func TestLogoutTokenAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"", "RS256", "ES256"} {
-		p := authorizetest.NewParty(t)
+		p := authorizetest.NewLogoutReceiver(t)
 		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Clients[0].BackchannelLogoutURI, c.Clients[0].IDTokenAlgorithm = p.URI, algorithm
 		})
-		authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
+		authorizetest.NewBrowser(t, s).SignInAlice(authorizetest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestLogoutTokenAlgorithm(t *testing.T) {
 }
 
 // Clients that received an ID token are notified, regardless of how the session ends.
-func TestClientsAreTold(t *testing.T) {
+func TestClientsAreNotified(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -78,10 +78,10 @@ func TestClientsAreTold(t *testing.T) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, true},
 		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}}))
+			b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}}))
 		}, false},
 		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *authorizetest.Browser) {
-			b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}}))
+			b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}}))
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
@@ -94,10 +94,10 @@ func TestClientsAreTold(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.NewParty(t)
-			s, tr := authorizetest.NewNotifying(t, p)
+			p := authorizetest.NewLogoutReceiver(t)
+			s, tr := authorizetest.NewNotifyingServer(t, p)
 			b := authorizetest.NewBrowser(t, s)
-			b.Answer(authorizetest.Request(tt.q))
+			b.SignInAlice(authorizetest.Request(tt.q))
 			tt.end(t, s, b)
 			// Bob's notification is last, so that unexpected ones would have arrived before.
 			bob := authorizetest.NewBrowser(t, s)
@@ -113,15 +113,15 @@ func TestClientsAreTold(t *testing.T) {
 			if sub := b.Claims(<-p.Tokens)["sub"]; sub != "bob" {
 				t.Errorf("told of %v", sub)
 			}
-			tr.ToldOf("app")
+			tr.WaitForNotification("app")
 		})
 	}
 }
 
 // All clients of a session are notified, including those added concurrently.
-func TestAllClientsAreTold(t *testing.T) {
+func TestAllClientsAreNotified(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.NewParty(t)
+	p := authorizetest.NewLogoutReceiver(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	s := authorizetest.New(t, func(c *authorize.Config) {
 		for _, name := range names {
@@ -129,7 +129,7 @@ func TestAllClientsAreTold(t *testing.T) {
 		}
 	})
 	b := authorizetest.NewBrowser(t, s)
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	var wg sync.WaitGroup
 	for _, name := range names {
 		same := authorizetest.NewBrowser(t, s)
@@ -153,15 +153,15 @@ func TestAllClientsAreTold(t *testing.T) {
 func TestClientRefusesLogoutToken(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
-		p := authorizetest.NewParty(t)
+		p := authorizetest.NewLogoutReceiver(t)
 		p.Status.Store(int32(status))
-		s, tr := authorizetest.NewNotifying(t, p)
-		authorizetest.NewBrowser(t, s).Answer(authorizetest.Request(nil))
+		s, tr := authorizetest.NewNotifyingServer(t, p)
+		authorizetest.NewBrowser(t, s).SignInAlice(authorizetest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
 		var refusal *oauth2.Error
-		if e := tr.ToldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
+		if e := tr.WaitForNotification("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
 			t.Errorf("%d: recorded %+v", status, e)
 		}
 		if got := len(p.Tokens); got != 1 {
@@ -171,11 +171,11 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 }
 
 // A failed notification is retried in the background.
-func TestClientIsToldAgain(t *testing.T) {
+func TestNotificationIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string
-		s, tr := authorizetest.NewNotifying(t, &authorizetest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		s, tr := authorizetest.NewNotifyingServer(t, &authorizetest.LogoutReceiver{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			tokens = append(tokens, r.PostFormValue("logout_token"))
 			status := http.StatusServiceUnavailable
 			if len(tokens) > 1 {
@@ -184,12 +184,12 @@ func TestClientIsToldAgain(t *testing.T) {
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
 		})})
 		b := authorizetest.NewBrowser(t, s)
-		b.Answer(authorizetest.Request(nil))
+		b.SignInAlice(authorizetest.Request(nil))
 		before := time.Now()
-		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.SignedIn() {
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.HasSession() {
 			t.Errorf("error %v", err)
 		}
-		if e := tr.ToldOf("app"); e.Err != nil {
+		if e := tr.WaitForNotification("app"); e.Err != nil {
 			t.Errorf("recorded %+v", e)
 		}
 		if len(tokens) != 2 || tokens[1] != tokens[0] || time.Since(before) < time.Second {
@@ -215,12 +215,12 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 }
 
 // The audit event of a notification belongs to the ended session, regardless of what the triggering request does next.
-func TestTellingAClientIsApart(t *testing.T) {
+func TestNotificationEvent(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		synctest.Test(t, func(t *testing.T) {
 			answer := make(chan int)
-			s, tr := authorizetest.NewNotifying(t, &authorizetest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			s, tr := authorizetest.NewNotifyingServer(t, &authorizetest.LogoutReceiver{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
 			})})
 			b := authorizetest.NewBrowser(t, s)
@@ -230,7 +230,7 @@ func TestTellingAClientIsApart(t *testing.T) {
 				<-tr
 			}
 			answer <- status
-			if e := tr.ToldOf("app"); e.User != "alice" || e.Scope != "" {
+			if e := tr.WaitForNotification("app"); e.User != "alice" || e.Scope != "" {
 				t.Errorf("%d: %+v", status, e)
 			}
 		})

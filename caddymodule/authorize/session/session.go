@@ -24,49 +24,49 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// SignedIn is a signed-in person with their session.
-type SignedIn struct {
+// SignedInPerson is a signed-in person with their session.
+type SignedInPerson struct {
 	User       *people.User  // the user
 	SignedInAt time.Time     // time of the latest sign-in
-	Age        time.Duration // time since the latest sign-in
+	SignInAge  time.Duration // time since the latest sign-in
 	Provider   string        // key of the identity provider; "" for a password sign-in
 	SID        string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
 	Subject    string        // sub at the provider
 	AMR        []string      // authentication methods (RFC 8176)
 
-	// Renewable reports whether the browser should first be redirected to the provider, because the
+	// ShouldRenew reports whether the browser should first be redirected to the provider, because the
 	// sign-in can no longer be checked otherwise (package signin). It is false for form submissions,
 	// which would be lost, and in frames, where browsers may withhold the provider's cookies.
-	Renewable bool
+	ShouldRenew bool
 }
 
 // ProviderKey returns the sign-in method as a key of a client's list of identity providers.
-func (s *SignedIn) ProviderKey() string { return cmp.Or(s.Provider, people.Local) }
+func (s *SignedInPerson) ProviderKey() string { return cmp.Or(s.Provider, people.Local) }
 
 // ACR returns the authentication class of the sign-in.
-func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
+func (s *SignedInPerson) ACR() string { return oauth2.DeriveACR(s.AMR, s.Provider) }
 
 // Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the user is active.
 type Session struct {
-	Secret       [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
-	User         string            `json:"user"`                 // sub of the user
-	Credential   [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
-	Began        time.Time         `json:"began"`                // start of the session
-	SignedInAt   time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
-	ExpiresAt    time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
-	LastActiveAt time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
-	Provider     string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
-	AMR          []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
-	Address      string            `json:"address,omitempty"`    // IP address of the latest sign-in
-	UserAgent    string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
+	SecretDigest     [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
+	User             string            `json:"user"`                 // sub of the user
+	CredentialDigest [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
+	StartedAt        time.Time         `json:"began"`                // start of the session
+	SignedInAt       time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
+	ExpiresAt        time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
+	LastActiveAt     time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
+	Provider         string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
+	AMR              []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
+	Address          string            `json:"address,omitempty"`    // IP address of the latest sign-in
+	UserAgent        string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
 
 	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer (end.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
 	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token
 
-	// UpstreamAt is the time of the request for that token. A later logout at the provider ends
+	// UpstreamRequestedAt is the time of the request for that token. A later logout at the provider ends
 	// this session, even if it is not yet stored.
-	UpstreamAt time.Time `json:"upstream_at,omitzero"`
+	UpstreamRequestedAt time.Time `json:"upstream_at,omitzero"`
 
 	// UpstreamIDToken is stored only with the provider's option keep_upstream_token.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
@@ -75,23 +75,23 @@ type Session struct {
 
 	SID string `json:"-"` // part of the store key
 
-	root       string // part of the cookie
-	unreadable error  // error from reading the record, in which case only SID, root and possibly User are set; otherwise nil
+	root    string // part of the cookie
+	readErr error  // error from reading the record, in which case only SID, root and possibly User are set; otherwise nil
 }
 
-// Upstream returns the identity at the identity provider.
-func (s *Session) Upstream() audit.Person {
+// UpstreamPerson returns the identity at the identity provider.
+func (s *Session) UpstreamPerson() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.UpstreamSubject}
 }
 
 // Key returns the store key of a session. The sid is public, unlike the secret in the cookie.
 func Key(sid string) string { return "session:" + sid }
 
-// parse decodes a session record; nil for an empty value.
-func parse(sid string, value []byte) (*Session, error) {
+// parseSession decodes a session record; nil for an empty value.
+func parseSession(sid string, value []byte) (*Session, error) {
 	stored, err := store.FromJSON[Session](value)
 	switch {
-	case errors.Is(err, store.ErrNewer):
+	case errors.Is(err, store.ErrNewerVersion):
 		return nil, fmt.Errorf("reading session %s: %w", sid, err)
 	case err != nil:
 		return nil, &unreadableError{sid, err}
@@ -112,22 +112,22 @@ var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person ha
 var ErrUnreadable = errors.New("session record is unreadable")
 
 // IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
-func (s *Session) IsUnreadable() bool { return s.unreadable != nil }
+func (s *Session) IsUnreadable() bool { return s.readErr != nil }
 
-// unreadable returns a placeholder for a session with a malformed record. user is empty if unknown.
-func unreadable(sid, user string, err error) *Session {
-	return &Session{SID: sid, User: user, unreadable: err}
+// newUnreadableSession returns a placeholder for a session with a malformed record. user is empty if unknown.
+func newUnreadableSession(sid, user string, err error) *Session {
+	return &Session{SID: sid, User: user, readErr: err}
 }
 
 // unreadableError is [ErrUnreadable] for one session.
 type unreadableError struct {
-	sid string
-	why error
+	sid   string
+	cause error
 }
 
 // Error includes the sid, so that an operator can end the session.
 func (e *unreadableError) Error() string {
-	return "session " + e.sid + ": " + ErrUnreadable.Error() + ": " + e.why.Error()
+	return "session " + e.sid + ": " + ErrUnreadable.Error() + ": " + e.cause.Error()
 }
 
 // Unwrap returns [ErrUnreadable].
@@ -149,7 +149,7 @@ type Sessions struct {
 	Durable      store.Store             // store for sessions
 	Store        store.Store             // store for cutoffs, with space reserved for each session
 	Lifetime     time.Duration           // session lifetime
-	Idle         time.Duration           // time without activity until a session expires; 0: no limit
+	IdleTimeout  time.Duration           // time without activity until a session expires; 0: no limit
 	Accounts     *people.Accounts        // users
 	Devices      *browser.Devices        // known browsers of users
 	SignIns      *revalidation.SignIns   // sign-ins at identity providers, for revalidation
@@ -162,42 +162,42 @@ type Sessions struct {
 
 var sidSize = len(oauth2.RandomToken())
 
-// Current returns the signed-in person of the browser, or nil. The session may use a sign-in method
+// CurrentPerson returns the signed-in person of the browser, or nil. The session may use a sign-in method
 // that a client does not allow. Current rechecks the sign-in at the identity provider if due.
-func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
-	stored, err := s.Stored(r)
+func (s *Sessions) CurrentPerson(r *http.Request) (*SignedInPerson, error) {
+	stored, err := s.FindByBrowser(r)
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	serves, renewable, err := s.SignIns.IsUsable(r.Context(), stored.SID, stored.Provider)
-	if !serves || err != nil {
+	isUsable, renewable, err := s.SignIns.IsUsable(r.Context(), stored.SID, stored.Provider)
+	if !isUsable || err != nil {
 		return nil, err
 	}
 	user, err := s.User(r.Context(), stored)
 	if user == nil || err != nil {
 		return nil, err
 	}
-	if !stored.isRecorded(s.Now(), s.Idle) {
+	if !stored.isActivityRecorded(s.Now(), s.IdleTimeout) {
 		if err := s.RecordActivity(r.Context(), stored.SID); err != nil {
 			return nil, err
 		}
 	}
 	audit.RecordAuthenticated(r.Context())
-	signedIn := s.signedIn(stored, user)
-	signedIn.Renewable = renewable && r.Method == http.MethodGet && isPage(r)
+	signedIn := s.newSignedInPerson(stored, user)
+	signedIn.ShouldRenew = renewable && r.Method == http.MethodGet && isTopLevelNavigation(r)
 	return signedIn, nil
 }
 
-// isPage reports whether a request is a top-level navigation rather than one in a frame. Requests
+// isTopLevelNavigation reports whether a request is a top-level navigation rather than one in a frame. Requests
 // without Sec-Fetch-Dest (Fetch Metadata Request Headers §2.1) count as top-level.
-func isPage(r *http.Request) bool {
+func isTopLevelNavigation(r *http.Request) bool {
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	return dest == "" || dest == "document"
 }
 
-func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
-	return &SignedIn{
-		User: user, SignedInAt: session.SignedInAt, Age: s.Now().Sub(session.SignedInAt), Provider: session.Provider, SID: session.SID,
+func (s *Sessions) newSignedInPerson(session *Session, user *people.User) *SignedInPerson {
+	return &SignedInPerson{
+		User: user, SignedInAt: session.SignedInAt, SignInAge: s.Now().Sub(session.SignedInAt), Provider: session.Provider, SID: session.SID,
 		Subject: session.UpstreamSubject, AMR: session.AMR,
 	}
 }
@@ -206,28 +206,28 @@ func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
 // disabled, or the password or the link to the provider's account has changed.
 func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
 	user, err := s.Accounts.Find(ctx, stored.User)
-	if user == nil || err != nil || user.Credential() != stored.Credential {
+	if user == nil || err != nil || user.Credential() != stored.CredentialDigest {
 		return nil, err
 	}
-	unlinked, err := s.Accounts.Unlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
-	if unlinked || err != nil {
+	isUnlinked, err := s.Accounts.IsUnlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
+	if isUnlinked || err != nil {
 		return nil, err
 	}
 	return user, nil
 }
 
-// Stored returns the browser's session, or nil.
-func (s *Sessions) Stored(r *http.Request) (*Session, error) {
-	stored, err := s.OfBrowser(r)
+// FindByBrowser returns the browser's session, or nil.
+func (s *Sessions) FindByBrowser(r *http.Request) (*Session, error) {
+	stored, err := s.FindEndable(r)
 	if err != nil || stored == nil || stored.IsUnreadable() {
 		return nil, err
 	}
 	return stored, nil
 }
 
-// OfBrowser returns the session that this browser may end, or nil: the session of
-// [Sessions.Stored], or a session with an unreadable record if the cookie's root proves possession.
-func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
+// FindEndable returns the session that this browser may end, or nil: the session of
+// [Sessions.FindByBrowser], or a session with an unreadable record if the cookie's root proves possession.
+func (s *Sessions) FindEndable(r *http.Request) (*Session, error) {
 	c := readCookie(r)
 	if c.sid == "" {
 		return nil, nil
@@ -235,16 +235,16 @@ func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
 	stored, err := s.Find(r.Context(), c.sid)
 	switch {
 	case errors.Is(err, ErrUnreadable):
-		if c.root() == "" {
+		if c.verifiedRoot() == "" {
 			return nil, nil // like a wrong secret
 		}
-		stored = unreadable(c.sid, "", err)
+		stored = newUnreadableSession(c.sid, "", err)
 	case stored == nil || err != nil:
 		return nil, err
-	case !c.signsIn(stored.Secret):
+	case !c.matchesSecret(stored.SecretDigest):
 		return nil, nil
 	}
-	stored.root = c.root()
+	stored.root = c.verifiedRoot()
 	return stored, nil
 }
 
@@ -258,16 +258,16 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading a session: %w", err)
 	}
-	return parse(sid, value)
+	return parseSession(sid, value)
 }
 
-// FindNamed is like [Sessions.Find], but for callers with an ID token that contains the sid and the user. That is sufficient
+// FindByIDToken is like [Sessions.Find], but for callers with an ID token that contains the sid and the user. That is sufficient
 // to end the session even if its record is malformed, in which case only sid and user are set in the result.
-func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
+func (s *Sessions) FindByIDToken(ctx context.Context, sid, user string) (*Session, error) {
 	stored, err := s.Find(ctx, sid)
 	switch {
 	case errors.Is(err, ErrUnreadable):
-		return unreadable(sid, user, err), nil
+		return newUnreadableSession(sid, user, err), nil
 	case stored == nil || stored.User != user:
 		return nil, err
 	}
@@ -279,80 +279,80 @@ func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
 
 // Start signs a user in at this browser. The secret is always new, which prevents session fixation. A new
 // sign-in of the same user continues the session with its participants; another user's session ends.
-func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
-	earlier, err := s.OfBrowser(r)
+func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedInPerson, error) {
+	previous, err := s.FindEndable(r)
 	if err != nil {
 		return nil, err
 	}
-	session.User, session.Credential = user.ID, user.Credential()
+	session.User, session.CredentialDigest = user.ID, user.Credential()
 	session.Address, session.UserAgent = audit.ClientAddress(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
 	now := s.Now().Truncate(time.Second)
 	if session.SignedInAt.IsZero() || session.SignedInAt.After(now) {
 		session.SignedInAt = now
 	}
-	session.root, session.Began = newRoot(), now
-	session.SID = sidOf(session.root)
-	device, err := s.Devices.Remember(r, user.ID)
+	session.root, session.StartedAt = newRoot(), now
+	session.SID = deriveSID(session.root)
+	device, err := s.Devices.TrustCookie(r, user.ID)
 	if err != nil {
 		return nil, err
 	}
-	again := earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential
-	if again {
-		session.SID, session.root, session.Began = earlier.SID, earlier.root, earlier.Began
+	isSameSignIn := previous != nil && previous.User == user.ID && previous.CredentialDigest == session.CredentialDigest
+	if isSameSignIn {
+		session.SID, session.root, session.StartedAt = previous.SID, previous.root, previous.StartedAt
 	}
-	begun := session.begun()
+	pending := session.extractPendingSignIn()
 	var cookie *http.Cookie
-	if again {
-		cookie, err = s.renew(r.Context(), &session, begun)
+	if isSameSignIn {
+		cookie, err = s.storeRenewed(r.Context(), &session, pending)
 	} else {
-		cookie, err = s.add(r.Context(), &session, earlier, begun)
+		cookie, err = s.storeNew(r.Context(), &session, previous, pending)
 	}
 	if err != nil {
 		return nil, err
 	}
 	http.SetCookie(w, cookie)
 	http.SetCookie(w, device)
-	return s.signedIn(&session, user), nil
+	return s.newSignedInPerson(&session, user), nil
 }
 
-// begun removes the provider's tokens from a session, because they are stored separately.
-func (s *Session) begun() revalidation.PendingSignIn {
-	begun := revalidation.PendingSignIn{
+// extractPendingSignIn removes the provider's tokens from a session, because they are stored separately.
+func (s *Session) extractPendingSignIn() revalidation.PendingSignIn {
+	pending := revalidation.PendingSignIn{
 		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, ProviderTokens: s.ProviderTokens,
 	}
 	s.ProviderTokens = relyingparty.ProviderTokens{}
-	return begun
+	return pending
 }
 
-// renew stores a continued session and its provider's tokens, and extends the session's lists.
-func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.PendingSignIn) (cookie *http.Cookie, err error) {
+// storeRenewed stores a continued session and its provider's tokens, and extends the session's lists.
+func (s *Sessions) storeRenewed(ctx context.Context, session *Session, pending revalidation.PendingSignIn) (cookie *http.Cookie, err error) {
 	err = store.Retry(ctx, func() error { // concurrent checks and grants may change the sign-in
-		renewing, err := s.Participants.renewing(ctx, session.SID)
+		renewCalls, err := s.Participants.renewCalls(ctx, session.SID)
 		if err != nil {
 			return err
 		}
-		calls, err := s.SignIns.StoreCalls(ctx, begun)
+		calls, err := s.SignIns.StoreCalls(ctx, pending)
 		if err == nil {
-			cookie, err = s.put(ctx, session, append(renewing, calls...)...)
+			cookie, err = s.storeSession(ctx, session, append(renewCalls, calls...)...)
 		}
 		return err
 	})
 	return cookie, err
 }
 
-// add stores a new session and its provider's tokens. It ends the session that it replaces, and the
+// storeNew stores a new session and its provider's tokens. It ends the session that it replaces, and the
 // user's oldest sessions beyond the limit.
-func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun revalidation.PendingSignIn) (*http.Cookie, error) {
-	calls, err := s.SignIns.StoreCalls(ctx, begun)
+func (s *Sessions) storeNew(ctx context.Context, session, previous *Session, pending revalidation.PendingSignIn) (*http.Cookie, error) {
+	calls, err := s.SignIns.StoreCalls(ctx, pending)
 	if err != nil {
 		return nil, err
 	}
-	cookie, err := s.put(ctx, session, calls...)
-	if err != nil || earlier == nil {
+	cookie, err := s.storeSession(ctx, session, calls...)
+	if err != nil || previous == nil {
 		return cookie, err
 	}
 	audit.RecordSessionEndReason(ctx, "somebody signed in in its place in the same browser")
-	if err := s.End(ctx, earlier); err != nil {
+	if err := s.End(ctx, previous); err != nil {
 		return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
 	}
 	return cookie, nil
@@ -360,39 +360,39 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun rev
 
 const maxUserAgent = 200 // bytes
 
-// put stores and lists a session with a new secret, executes other calls to the durable store in
+// storeSession stores and lists a session with a new secret, executes other calls to the durable store in
 // the same step, and returns the session's cookie. If the provider has meanwhile ended the sign-in,
 // put ends the session. It reserves space for the session's cutoff in another store.
-func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
+func (s *Sessions) storeSession(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
-	session.Secret, session.LastActiveAt = cookie.digest(), s.Now()
+	session.SecretDigest, session.LastActiveAt = cookie.digest(), s.Now()
 	session.ExpiresAt = session.LastActiveAt.Add(s.Lifetime)
 	value, err := store.ToJSON(session)
 	if err != nil {
 		return nil, err
 	}
 	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.ttl(session)}
-	endings := session.endings()
-	err = s.putListed(ctx, session, func(listing []*store.Call) error {
-		steps := []store.Step{store.StepIn(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}
+	logoutCalls := session.upstreamLogoutCalls()
+	err = s.storeAndList(ctx, session, func(listCalls []*store.Call) error {
+		steps := []store.Step{store.NewStep(s.Durable, slices.Concat(calls, listCalls, []*store.Call{stored}, logoutCalls)...)}
 		if s.Durable != s.Store {
-			reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
-			steps = append([]store.Step{store.StepIn(s.Store, reserved)}, steps...)
+			reservation := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
+			steps = append([]store.Step{store.NewStep(s.Store, reservation)}, steps...)
 		}
 		return store.Do(ctx, steps...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if session.endedBy(endings) {
+	if session.wasEndedUpstream(logoutCalls) {
 		audit.RecordSessionEndReason(ctx, "the identity provider ended the sign-in meanwhile")
 		return nil, errors.Join(s.End(ctx, session), ErrEnded)
 	}
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }
 
-// endDropped ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
-func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
+// endOldest ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
+func (s *Sessions) endOldest(ctx context.Context, user string, sids []string) {
 	audit.RecordSessionEndReason(ctx, "the person has too many newer ones")
 	var errs []error
 	for _, sid := range sids {
@@ -412,14 +412,14 @@ func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 // see it in ID tokens, and it proves nothing. The root proves possession even without the record,
 // but only to end a session with an unreadable record.
 type cookie struct {
-	sid  string
-	rest string // <root>.<secret>
+	sid           string
+	rootAndSecret string // <root>.<secret>
 }
 
 // readCookie returns the session cookie of a request, or an empty cookie.
 func readCookie(r *http.Request) (c cookie) {
 	if sent, err := r.Cookie(browser.SessionCookie); err == nil {
-		c.sid, c.rest, _ = strings.Cut(sent.Value, ".")
+		c.sid, c.rootAndSecret, _ = strings.Cut(sent.Value, ".")
 	}
 	return c
 }
@@ -428,14 +428,14 @@ func readCookie(r *http.Request) (c cookie) {
 // a flag.
 func newRoot() string {
 	for {
-		if root := oauth2.RandomToken(); sidOf(root)[0] != '-' {
+		if root := oauth2.RandomToken(); deriveSID(root)[0] != '-' {
 			return root
 		}
 	}
 }
 
-// sidOf derives the sid from a root.
-func sidOf(root string) string {
+// deriveSID derives the sid from a root.
+func deriveSID(root string) string {
 	sum := sha256.Sum256([]byte("session root\x00" + root))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
@@ -443,30 +443,30 @@ func sidOf(root string) string {
 // newCookie returns a cookie for a session with a new secret.
 func newCookie(sid, root string) cookie { return cookie{sid, root + "." + oauth2.RandomToken()} }
 
-func (c cookie) String() string { return c.sid + "." + c.rest }
+func (c cookie) String() string { return c.sid + "." + c.rootAndSecret }
 
 // digest returns the digest stored in the record.
-func (c cookie) digest() [sha256.Size]byte { return sha256.Sum256([]byte(c.rest)) }
+func (c cookie) digest() [sha256.Size]byte { return sha256.Sum256([]byte(c.rootAndSecret)) }
 
-// signsIn reports whether the cookie is from the session's latest sign-in, by the secret in the record.
-func (c cookie) signsIn(secret [sha256.Size]byte) bool {
+// matchesSecret reports whether the cookie is from the session's latest sign-in, by the secret in the record.
+func (c cookie) matchesSecret(recordDigest [sha256.Size]byte) bool {
 	sum := c.digest()
-	return subtle.ConstantTimeCompare(sum[:], secret[:]) == 1
+	return subtle.ConstantTimeCompare(sum[:], recordDigest[:]) == 1
 }
 
-// root returns the session's root, or "" if the cookie's root does not match the sid.
-func (c cookie) root() string {
-	root, _, _ := strings.Cut(c.rest, ".")
-	if sidOf(root) != c.sid {
+// verifiedRoot returns the session's root, or "" if the cookie's root does not match the sid.
+func (c cookie) verifiedRoot() string {
+	root, _, _ := strings.Cut(c.rootAndSecret, ".")
+	if deriveSID(root) != c.sid {
 		return ""
 	}
 	return root
 }
 
-// RecordActivity extends a session because of its user's activity. Without activity for [Sessions.Idle], the record
+// RecordActivity extends a session because of its user's activity. Without activity for [Sessions.IdleTimeout], the record
 // expires. Activity is recorded at most ten times within Idle, so a session may expire a tenth of Idle early.
 func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
-	if s.Idle == 0 {
+	if s.IdleTimeout == 0 {
 		return nil
 	}
 	value, err := s.Durable.Get(ctx, Key(sid))
@@ -476,8 +476,8 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	if err != nil {
 		return fmt.Errorf("reading a session: %w", err)
 	}
-	stored, err := parse(sid, value)
-	if err != nil || stored.isRecorded(s.Now(), s.Idle) {
+	stored, err := parseSession(sid, value)
+	if err != nil || stored.isActivityRecorded(s.Now(), s.IdleTimeout) {
 		return err
 	}
 	stored.LastActiveAt = s.Now()
@@ -498,16 +498,16 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	return err
 }
 
-// isRecorded reports whether activity was recorded within the last tenth of the idle limit.
-func (s *Session) isRecorded(now time.Time, idle time.Duration) bool {
+// isActivityRecorded reports whether activity was recorded within the last tenth of the idle limit.
+func (s *Session) isActivityRecorded(now time.Time, idle time.Duration) bool {
 	return now.Sub(s.LastActiveAt) < idle/10
 }
 
 // ttl returns the lifetime of a session's record without further activity.
 func (s *Sessions) ttl(stored *Session) time.Duration {
-	left := stored.ExpiresAt.Sub(s.Now())
-	if s.Idle > 0 {
-		return min(left, s.Idle)
+	untilExpiry := stored.ExpiresAt.Sub(s.Now())
+	if s.IdleTimeout > 0 {
+		return min(untilExpiry, s.IdleTimeout)
 	}
-	return left
+	return untilExpiry
 }

@@ -60,7 +60,7 @@ func TestSessionKeepsClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, nil)
 		b := authorizetest.NewBrowser(t, s)
-		b.Answer(authorizetest.Request(nil))
+		b.SignInAlice(authorizetest.Request(nil))
 		time.Sleep(7 * time.Hour)
 		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {authorizetest.S256(authorizetest.Verifier)}}), "alice", "right")
 		time.Sleep(7 * time.Hour)
@@ -77,7 +77,7 @@ func TestUserAgentIsCut(t *testing.T) {
 		r.Header.Set("User-Agent", strings.Repeat("a", 10_000))
 		s.ServeHTTP(w, r)
 	}))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	if got := sessions(t, s, "alice")[0].UserAgent; len(got) != 200 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -90,19 +90,19 @@ func TestSessionsAreEnded(t *testing.T) {
 	var browsers []*authorizetest.Browser
 	for range 3 {
 		b := authorizetest.NewBrowser(t, s)
-		b.Answer(authorizetest.Request(nil))
+		b.SignInAlice(authorizetest.Request(nil))
 		browsers = append(browsers, b)
 	}
 	bob := authorizetest.NewBrowser(t, s)
 	bob.SignIn(authorizetest.Request(nil), "bob", "other")
-	sid, _ := browsers[0].Claims(authorizetest.TokensOfSession(browsers[0]).IDToken)["sid"].(string)
-	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].SignedIn() || !browsers[1].SignedIn() {
+	sid, _ := browsers[0].Claims(authorizetest.TokensWithSession(browsers[0]).IDToken)["sid"].(string)
+	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].HasSession() || !browsers[1].HasSession() {
 		t.Errorf("one ended: %v", err)
 	}
 	if _, err := s.EndSession(t.Context(), sid); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := s.EndSessions(t.Context(), "alice"); err != nil || browsers[1].SignedIn() || browsers[2].SignedIn() || !bob.SignedIn() {
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil || browsers[1].HasSession() || browsers[2].HasSession() || !bob.HasSession() {
 		t.Errorf("all ended: %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 		"new password": func(c *authorize.Config) { c.Users[0].PasswordHash = "new" },
 	} {
 		store := store.NewMemory(0, 0)
-		authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store })).Answer(authorizetest.Request(nil))
+		authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store })).SignInAlice(authorizetest.Request(nil))
 		after := authorizetest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
 		if list := sessions(t, after, ""); len(list) != 0 {
 			t.Errorf("%s: %+v", name, list)
@@ -136,20 +136,20 @@ func TestSignInAgain(t *testing.T) {
 	}
 	thief := authorizetest.NewBrowser(t, b.Server)
 	thief.Cookies["__Host-fhir-session"] = old
-	if thief.SignedIn() {
+	if thief.HasSession() {
 		t.Error("the old cookie still signs in")
 	}
 	b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
-	if sid := b.Claims(authorizetest.TokensOfSession(b).IDToken)["sid"]; sid == first {
+	if sid := b.Claims(authorizetest.TokensWithSession(b).IDToken)["sid"]; sid == first {
 		t.Error("bob has alice's sid")
 	}
 }
 
 // The sid alone, or an incomplete cookie, is not accepted.
-func TestSessionCookieIsWhole(t *testing.T) {
+func TestIncompleteSessionCookie(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	sid, secret, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
 	if len(sid) < 43 || len(secret) < 43 {
 		t.Errorf("%d and %d characters", len(sid), len(secret))
@@ -157,7 +157,7 @@ func TestSessionCookieIsWhole(t *testing.T) {
 	for _, cookie := range []string{sid, sid + ".", sid + "." + secret[:42], sid + "." + secret + "A", "." + secret, secret, "." + sid, sid + "." + sid, ""} {
 		other := authorizetest.NewBrowser(t, b.Server)
 		other.Cookies["__Host-fhir-session"] = cookie
-		if other.SignedIn() {
+		if other.HasSession() {
 			t.Errorf("signed in by %q", cookie)
 		}
 	}
@@ -169,14 +169,16 @@ func TestSessionsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	for name, signIn := range map[string]func(*authorizetest.Browser) string{
-		"here":          func(b *authorizetest.Browser) string { return b.Answer(online()).Query().Get("code") },
-		"by a provider": func(b *authorizetest.Browser) string { return authorizetest.Federate(b, online()).Query().Get("code") },
+		"here": func(b *authorizetest.Browser) string { return b.SignInAlice(onlineRequest()).Query().Get("code") },
+		"by a provider": func(b *authorizetest.Browser) string {
+			return authorizetest.SignInAtProvider(b, onlineRequest()).Query().Get("code")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, durable := authorizetest.NewParty(t), store.NewMemory(0, 0)
+			client, durable := authorizetest.NewLogoutReceiver(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
-				return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-					authorizetest.Refreshing(c)
+				return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+					authorizetest.AllowRefreshTokens(c)
 					c.Store, c.Durable = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.URI
 				})
@@ -187,26 +189,28 @@ func TestSessionsOutliveRestart(t *testing.T) {
 			if q := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query(); q.Get("code") == "" {
 				t.Fatalf("signed out of the browser: %v", q)
 			}
-			after := b.Refresh(before.Refresh, nil)
-			if after.Refresh == "" || !b.TokenWorks(after.AccessToken) || !b.TokenWorks(before.AccessToken) {
+			after := b.Refresh(before.RefreshToken, nil)
+			if after.RefreshToken == "" || !b.IsTokenValid(after.AccessToken) || !b.IsTokenValid(before.AccessToken) {
 				t.Fatalf("the app's tokens ended: %+v", after)
 			}
 			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
 			<-client.Tokens
-			if got := b.Refresh(after.Refresh, nil); got.Error != "invalid_grant" {
+			if got := b.Refresh(after.RefreshToken, nil); got.Error != "invalid_grant" {
 				t.Errorf("after signing out: %+v", got)
 			}
 		})
 	}
 }
 
-func online() url.Values { return authorizetest.Request(url.Values{"scope": {"openid online_access"}}) }
+func onlineRequest() url.Values {
+	return authorizetest.Request(url.Values{"scope": {"openid online_access"}})
+}
 
 // Requests of signed-in people write nothing to the durable store, because every write delays the response.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	writes := 0
-	durable := storetest.NewIntercepted(func(method, _ string) error {
+	durable := storetest.NewInterceptedStore(func(method, _ string) error {
 		if method == "Put" || method == "Add" || method == "Swap" {
 			writes++
 		}
@@ -230,8 +234,8 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
+		return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.AllowRefreshTokens(c)
 			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})
 	}
@@ -251,18 +255,18 @@ func TestAccountsOutliveRestart(t *testing.T) {
 		return account.Until
 	}
 	b := authorizetest.NewBrowser(t, start())
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	b.Server = start()
 	if q := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query(); q.Get("code") == "" {
 		t.Errorf("signed out: %v", q)
 	}
 	session := kept()
-	authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+	authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
 	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
 		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
 	}
 	grant := kept()
-	authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
+	authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), nil)
 	if again := kept(); again.Before(grant) {
 		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
 	}
@@ -274,7 +278,7 @@ const sessionCookie = "__Host-fhir-session"
 type damagedSession struct {
 	*authorizetest.Browser
 	server *authorize.Server
-	party  *authorizetest.Party
+	party  *authorizetest.LogoutReceiver
 	sid    string
 	tokens authorizetest.TokenResponse
 	ends   []audit.Event // end events of the session
@@ -282,20 +286,20 @@ type damagedSession struct {
 
 func newDamagedSession(t *testing.T, record string) *damagedSession {
 	t.Helper()
-	d := &damagedSession{party: authorizetest.NewParty(t)}
+	d := &damagedSession{party: authorizetest.NewLogoutReceiver(t)}
 	durable := store.NewMemory(0, 0)
 	d.server = authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Durable = durable
 		c.Clients[0].BackchannelLogoutURI = d.party.URI
 		c.Audit = func(_ context.Context, e audit.Event) {
-			if e.Kind == audit.SignOut && e.Err == nil && e.Reason != "the client was told" {
+			if e.Kind == audit.KindSignOut && e.Err == nil && e.Reason != "the client was told" {
 				d.ends = append(d.ends, e)
 			}
 		}
 	})
 	d.Browser = authorizetest.NewBrowser(t, d.server)
-	d.tokens = d.Redeem(d.Answer(online()))
+	d.tokens = d.Redeem(d.SignInAlice(onlineRequest()))
 	d.sid = d.Claims(d.tokens.IDToken)["sid"].(string)
 	if err := durable.Put(t.Context(), "session:"+d.sid, []byte(record), time.Hour); err != nil {
 		t.Fatal(err)
@@ -305,12 +309,12 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 
 // ended reports whether the app's grants are void.
 func (d *damagedSession) ended() bool {
-	return !d.TokenWorks(d.tokens.AccessToken) && d.Refresh(d.tokens.Refresh, nil).AccessToken == ""
+	return !d.IsTokenValid(d.tokens.AccessToken) && d.Refresh(d.tokens.RefreshToken, nil).AccessToken == ""
 }
 
 // agree submits the logout confirmation page.
 func (d *damagedSession) agree(t *testing.T, r *http.Response) {
-	d.Post("/oauth2/logout", url.Values{"request": {authorizetest.Field(t, authorizetest.Body(t, r), "request")}})
+	d.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(t, authorizetest.Body(t, r), "request")}})
 }
 
 // Sessions with malformed records can be ended in every way, with the known user in the audit
@@ -336,7 +340,7 @@ func TestUnreadableSessionEnds(t *testing.T) {
 			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
 		}, "alice", "signed out by an ID token of it, from elsewhere"},
 		"by signing in again": {func(_ *testing.T, d *damagedSession) {
-			d.Answer(authorizetest.Request(nil))
+			d.SignInAlice(authorizetest.Request(nil))
 		}, "", "somebody signed in in its place in the same browser"},
 		"with all of its person, by an operator": {func(t *testing.T, d *damagedSession) {
 			if n, err := d.server.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
@@ -373,7 +377,7 @@ func TestUnreadableSessionEnds(t *testing.T) {
 
 // A malformed record does not let the public sid, a cookie made from it, or a cross-site link end
 // the session. Its own browser is signed out nevertheless.
-func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
+func TestUnreadableSessionNeedsItsBrowser(t *testing.T) {
 	t.Parallel()
 	for name, cookie := range map[string]func(*damagedSession) string{
 		"the sid alone":            func(d *damagedSession) string { return d.sid },
@@ -398,7 +402,7 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 			if d.ended() || len(d.ends) > 0 {
 				t.Errorf("ended: %+v", d.ends)
 			}
-			if d.SignedIn() {
+			if d.HasSession() {
 				t.Error("signed in by a record that nobody can read")
 			}
 		})
@@ -408,22 +412,22 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 // another returns the cookie of another session without its sid.
 func (d *damagedSession) another() string {
 	b := authorizetest.NewBrowser(d.T, d.server)
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	_, proof, _ := strings.Cut(b.Cookies[sessionCookie], ".")
 	return "." + proof
 }
 
 // An unreadable record does not prevent others from ending their sessions, or its user from seeing theirs.
-func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
+func TestUnreadableSessionBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, "{")
 	bob := authorizetest.NewBrowser(t, d.server)
 	bob.SignIn(authorizetest.Request(nil), "bob", "other")
-	if n, err := d.server.EndSessions(t.Context(), "bob"); n != 1 || err != nil || bob.SignedIn() {
+	if n, err := d.server.EndSessions(t.Context(), "bob"); n != 1 || err != nil || bob.HasSession() {
 		t.Errorf("bob's: %d, %v", n, err)
 	}
 	alice := authorizetest.NewBrowser(t, d.server)
-	alice.Answer(authorizetest.Request(nil))
+	alice.SignInAlice(authorizetest.Request(nil))
 	if r := alice.Get("/oauth2/account"); r.StatusCode != http.StatusOK {
 		t.Errorf("the account page of its person: %d", r.StatusCode)
 	}
@@ -455,7 +459,7 @@ func TestSessionOfAnotherPassword(t *testing.T) {
 	b := authorizetest.NewBrowser(t, server(func(*authorize.Config) {}))
 	signIn := func(password string) any {
 		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", password)
-		return b.Claims(authorizetest.TokensOfSession(b).IDToken)["sid"]
+		return b.Claims(authorizetest.TokensWithSession(b).IDToken)["sid"]
 	}
 	first := signIn("right")
 	b.Server = server(func(c *authorize.Config) { c.Users[0].PasswordHash = c.Users[1].PasswordHash })

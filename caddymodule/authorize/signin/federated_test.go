@@ -22,7 +22,7 @@ import (
 func TestFederatedSignIn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.FHIRUsers = map[string]string{providertest.Alice.Subject: "Practitioner/aa"}
 	}))
 	answer := authorizetest.FederatedTokens(b, url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
@@ -48,9 +48,9 @@ func TestFederatedSignIn(t *testing.T) {
 func TestFederatedRequest(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	authorizetest.Federate(b, url.Values{"login_hint": {providertest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
-	authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	authorizetest.SignInAtProvider(b, url.Values{"login_hint": {providertest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
+	authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), nil)
 	asked := p.Requests(providertest.Authorization)
 	if len(asked) != 2 {
 		t.Fatalf("%d requests", len(asked))
@@ -87,7 +87,7 @@ func TestCallbackIsBound(t *testing.T) {
 		}, 400},
 		{"in another browser", func(t *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
 			other := authorizetest.NewBrowser(t, b.Server)
-			other.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))
+			other.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))
 			return other.Get(back.RequestURI())
 		}, 400},
 		{"with the cookie of another sign-in", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
@@ -103,7 +103,7 @@ func TestCallbackIsBound(t *testing.T) {
 			return b.Get("/oauth2/callback/clinic?" + back.RawQuery)
 		}, 400},
 		{"when the provider has another issuer by now", func(t *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
-			b.Server = authorizetest.NewFederated(t, providertest.Start(t), nil)
+			b.Server = authorizetest.NewFederatedServer(t, providertest.Start(t), nil)
 			return b.Get(back.RequestURI())
 		}, 400},
 		{"without a state", func(_ *testing.T, b *authorizetest.Browser, back *url.URL) *http.Response {
@@ -113,12 +113,12 @@ func TestCallbackIsBound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-				clinic := authorizetest.Hospital(p)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+				clinic := authorizetest.HospitalProvider(p)
 				clinic.Key = "clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			r := tt.do(t, b, authorizetest.ProviderAnswer(b))
+			r := tt.do(t, b, authorizetest.ProviderRedirect(b))
 			authorizetest.WantStatus(t, r, tt.want)
 		})
 	}
@@ -128,8 +128,8 @@ func TestCallbackIsBound(t *testing.T) {
 func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	back := authorizetest.ProviderAnswer(b).RequestURI()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	back := authorizetest.ProviderRedirect(b).RequestURI()
 	var all sync.WaitGroup
 	codes := make([]string, 2)
 	for i := range codes {
@@ -152,24 +152,24 @@ func TestReplayedCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	var answer *httptest.ResponseRecorder
-	p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) {
+	p.SetFault(providertest.Token, func(w http.ResponseWriter, r *http.Request) {
 		if answer == nil {
 			answer = httptest.NewRecorder()
-			p.Fail(providertest.Token, nil)
+			p.SetFault(providertest.Token, nil)
 			p.ServeHTTP(answer, r)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer.Body.Bytes())
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	back := authorizetest.ProviderAnswer(b).RequestURI()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	back := authorizetest.ProviderRedirect(b).RequestURI()
 	twin := authorizetest.NewBrowser(t, b.Server)
 	maps.Copy(twin.Cookies, b.Cookies)
 	if u := authorizetest.Location(t, b.Get(back)); u.Query().Get("code") == "" {
 		t.Fatalf("sent to %s", u)
 	}
 	replay := answer
-	p.Fail(providertest.Token, func(w http.ResponseWriter, _ *http.Request) {
+	p.SetFault(providertest.Token, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(replay.Body.Bytes())
 	})
@@ -182,9 +182,9 @@ func TestReplayedCallback(t *testing.T) {
 func TestProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	back := authorizetest.ProviderAnswer(b).RequestURI()
-	b.Server = authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	back := authorizetest.ProviderRedirect(b).RequestURI()
+	b.Server = authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	})
 	if u := authorizetest.Location(t, b.Get(back)); u.Query().Has("code") {
@@ -198,15 +198,15 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
+		return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.AllowRefreshTokens(c)
 			c.Durable, c.Clients[0].IdentityProviders = durable, ways
 		})
 	}
 	b := authorizetest.NewBrowser(t, allowing())
-	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil)).Refresh
+	token := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil)).RefreshToken
 	b.Server = allowing("hospital")
-	if token = b.Refresh(token, nil).Refresh; token == "" {
+	if token = b.Refresh(token, nil).RefreshToken; token == "" {
 		t.Fatal("no refresh token, though the provider is allowed")
 	}
 	b.Server = allowing("local")
@@ -223,7 +223,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 		people[i] = providertest.Person{Subject: name, Claims: map[string]any{"name": name}}
 	}
 	p.Change(func(s *providertest.Settings) { s.People = people })
-	server := authorizetest.NewFederated(t, p, nil)
+	server := authorizetest.NewFederatedServer(t, p, nil)
 	var all sync.WaitGroup
 	for _, person := range people {
 		for range 3 {
@@ -241,9 +241,9 @@ func TestParallelFederatedSignIns(t *testing.T) {
 func TestAbandonedSignIns(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	for range 30 {
-		b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))).RequestURI())
+		b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))).RequestURI())
 	}
 	size := 0
 	for name, value := range b.Cookies {
@@ -252,7 +252,7 @@ func TestAbandonedSignIns(t *testing.T) {
 	if size > 13<<10 {
 		t.Errorf("%d bytes of cookies", size)
 	}
-	authorizetest.WantCode(t, authorizetest.Federate(b, nil))
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
 }
 
 // auth_time is the provider's auth_time, if present.
@@ -263,7 +263,7 @@ func TestFederatedAuthTime(t *testing.T) {
 	p.Change(func(s *providertest.Settings) {
 		s.IDToken = func(token *providertest.IDToken) { token.Claims["auth_time"] = at }
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	authorizetest.Equal(t, b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["auth_time"], any(float64(at)), at)
 	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"max_age": {"60"}}))).Path, "/oauth2/login", "an hour ago is within a minute")
 }
@@ -272,8 +272,8 @@ func TestFederatedAuthTime(t *testing.T) {
 func TestFederatedRawState(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	q := authorizetest.Request(authorizetest.ByProvider("hospital"))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	q := authorizetest.Request(authorizetest.SelectProvider("hospital"))
 	q.Del("state")
 	u := authorizetest.Location(t, b.Follow(b.Get("/oauth2/authorize?"+q.Encode()+"&state=a\xff\xfeb")))
 	authorizetest.Equal(t, u.Query().Get("state"), "a\xff\xfeb")
@@ -282,12 +282,12 @@ func TestFederatedRawState(t *testing.T) {
 func TestLongRequestByProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	state := strings.Repeat("x", 8<<10)
-	if got := authorizetest.Federate(b, url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
+	if got := authorizetest.SignInAtProvider(b, url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
 		t.Errorf("error %q", got.Get("error"))
 	}
-	if got := authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
+	if got := authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
 		t.Errorf("a request longer than cookies can hold: %v", got.Get("error"))
 	}
 }
@@ -296,10 +296,10 @@ func TestLongRequestByProvider(t *testing.T) {
 func TestUsedStatesAreBounded(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, providertest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
 	for range 210 {
 		clear(b.Cookies)
-		authorizetest.Federate(b, nil)
+		authorizetest.SignInAtProvider(b, nil)
 	}
 	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
 		t.Errorf("%d used states, %v", len(used), err)
@@ -308,7 +308,7 @@ func TestUsedStatesAreBounded(t *testing.T) {
 
 // Responses that a provider may send (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6, RFC 9207),
 // and the resulting response to the client.
-func TestProviderAnswers(t *testing.T) {
+func TestProviderResponses(t *testing.T) {
 	t.Parallel()
 	same := func(url.Values) {}
 	tests := []struct {
@@ -317,27 +317,27 @@ func TestProviderAnswers(t *testing.T) {
 		want   string // error; "" for a code, "page" for an error page
 	}{
 		{"as it was", same, ""},
-		{"the person said no", declines("access_denied"), "access_denied"},
-		{"nobody is signed in there, and prompt is none", declines("login_required"), "login_required"},
-		{"the person would have to do something", declines("interaction_required"), "interaction_required"},
-		{"the person would have to consent", declines("consent_required"), "consent_required"},
-		{"the person would have to choose", declines("account_selection_required"), "account_selection_required"},
-		{"acr_values that it cannot meet", declines("unmet_authentication_requirements"), "unmet_authentication_requirements"},
-		{"too busy", declines("temporarily_unavailable"), "temporarily_unavailable"},
-		{"broken", declines("server_error"), "server_error"},
-		{"a mistake of ours", declines("invalid_request"), "server_error"},
-		{"a client that it does not know", declines("unauthorized_client"), "server_error"},
-		{"no code of a standard", declines("user_cancelled_authorize"), "server_error"},
-		{"markup", declines("<script>alert(1)</script>"), "server_error"},
-		{"line breaks", declines("access_denied\r\nSet-Cookie: a=b"), "server_error"},
-		{"an error without end", declines(strings.Repeat("x", 5000)), "server_error"},
+		{"the person said no", withDecline("access_denied"), "access_denied"},
+		{"nobody is signed in there, and prompt is none", withDecline("login_required"), "login_required"},
+		{"the person would have to do something", withDecline("interaction_required"), "interaction_required"},
+		{"the person would have to consent", withDecline("consent_required"), "consent_required"},
+		{"the person would have to choose", withDecline("account_selection_required"), "account_selection_required"},
+		{"acr_values that it cannot meet", withDecline("unmet_authentication_requirements"), "unmet_authentication_requirements"},
+		{"too busy", withDecline("temporarily_unavailable"), "temporarily_unavailable"},
+		{"broken", withDecline("server_error"), "server_error"},
+		{"a mistake of ours", withDecline("invalid_request"), "server_error"},
+		{"a client that it does not know", withDecline("unauthorized_client"), "server_error"},
+		{"no code of a standard", withDecline("user_cancelled_authorize"), "server_error"},
+		{"markup", withDecline("<script>alert(1)</script>"), "server_error"},
+		{"line breaks", withDecline("access_denied\r\nSet-Cookie: a=b"), "server_error"},
+		{"an error without end", withDecline(strings.Repeat("x", 5000)), "server_error"},
 		{"an error and a code", func(q url.Values) { q.Set("error", "access_denied") }, "access_denied"},
 		{"neither an error nor a code", func(q url.Values) { q.Del("code") }, "server_error"},
 		{"a code that is none", func(q url.Values) { q.Set("code", "x") }, "invalid_request"},
 		{"no iss, though it announces one", func(q url.Values) { q.Del("iss") }, "server_error"},
 		{"another's iss", func(q url.Values) { q.Set("iss", "https://login.attacker.example") }, "server_error"},
 		{"another's iss, with an error", func(q url.Values) {
-			declines("access_denied")(q)
+			withDecline("access_denied")(q)
 			q.Set("iss", "https://login.attacker.example")
 		}, "server_error"},
 		{"two codes", func(q url.Values) { q.Add("code", "x") }, "page"},
@@ -345,13 +345,13 @@ func TestProviderAnswers(t *testing.T) {
 		{"no state", func(q url.Values) { q.Del("state") }, "page"},
 		{"an empty state", func(q url.Values) { q.Set("state", "") }, "page"},
 		{"the client's state", func(q url.Values) { q.Set("state", "s") }, "page"},
-		{"an error without a state", func(q url.Values) { declines("access_denied")(q); q.Del("state") }, "page"},
+		{"an error without a state", func(q url.Values) { withDecline("access_denied")(q); q.Del("state") }, "page"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-			back := authorizetest.ProviderAnswer(b)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			back := authorizetest.ProviderRedirect(b)
 			q := back.Query()
 			tt.change(q)
 			r := b.Get(back.Path + "?" + q.Encode())
@@ -372,7 +372,7 @@ func TestProviderAnswers(t *testing.T) {
 	}
 }
 
-func declines(code string) func(url.Values) {
+func withDecline(code string) func(url.Values) {
 	return func(q url.Values) {
 		q.Del("code")
 		q.Set("error", code)
@@ -385,8 +385,8 @@ func declines(code string) func(url.Values) {
 func TestPostedCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
-	back := authorizetest.ProviderAnswer(b)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	back := authorizetest.ProviderRedirect(b)
 	if r := b.Post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
@@ -398,8 +398,8 @@ func TestPostedCallback(t *testing.T) {
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	p.Fail(providertest.Token, providertest.Status(http.StatusInternalServerError))
-	server := authorizetest.NewFederated(t, p, nil)
+	p.SetFault(providertest.Token, providertest.Status(http.StatusInternalServerError))
+	server := authorizetest.NewFederatedServer(t, p, nil)
 	for name, change := range map[string]url.Values{
 		"code":                        nil,
 		"token":                       {"response_type": {"token"}},
@@ -408,7 +408,7 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 		"no state":                    {"state": {""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := authorizetest.Request(authorizetest.ByProvider("hospital"))
+			asked := authorizetest.Request(authorizetest.SelectProvider("hospital"))
 			maps.Copy(asked, change)
 			b := authorizetest.NewBrowser(t, server)
 			u := authorizetest.Location(t, b.Follow(b.Authorize(asked)))
@@ -432,30 +432,30 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	var trail authorizetest.AuditTrail
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.LinkEmail, c.Audit = true, trail.Record
 		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", authorizetest.TOTPSecret
 	}))
-	got := authorizetest.Federate(b, url.Values{"prompt": {"none"}}).Query()
+	got := authorizetest.SignInAtProvider(b, url.Values{"prompt": {"none"}}).Query()
 	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("sent with %v", got)
 	}
-	if want := "sign-in login_required hospital user=alice client=app scope="; trail.Take() != want {
+	if want := "sign-in login_required hospital user=alice client=app scope="; trail.Drain() != want {
 		t.Errorf("events, want %s", want)
 	}
 }
 
 // Forged responses leave nothing in the store, whether they contain an unknown code or an error, or
 // the browser disconnects.
-func TestMadeUpAnswersAreNotKept(t *testing.T) {
+func TestForgedResponsesAreNotStored(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	server := authorizetest.NewFederated(t, p, nil)
+	server := authorizetest.NewFederatedServer(t, p, nil)
 	for i, change := range []func(url.Values){
-		declines("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
+		withDecline("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
 	} {
 		b := authorizetest.NewBrowser(t, server)
-		back := authorizetest.ProviderAnswer(b)
+		back := authorizetest.ProviderRedirect(b)
 		before := maps.Clone(b.Cookies)
 		q := back.Query()
 		change(q)
@@ -476,23 +476,23 @@ func TestBrowserLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := providertest.Start(t)
 			var trail authorizetest.AuditTrail
-			server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record })
+			server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record })
 			b := authorizetest.NewBrowser(t, server)
-			next := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+			next := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 			if endpoint == providertest.Token {
-				next = authorizetest.ProviderAnswer(b)
+				next = authorizetest.ProviderRedirect(b)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			p.Fail(endpoint, func(w http.ResponseWriter, r *http.Request) {
+			p.SetFault(endpoint, func(w http.ResponseWriter, r *http.Request) {
 				cancel()
-				providertest.Silent(w, r)
+				providertest.NeverRespond(w, r)
 			})
 			b.Send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
-			authorizetest.Equal(t, trail.Take(), "")
+			authorizetest.Equal(t, trail.Drain(), "")
 			if endpoint != providertest.Token {
 				return
 			}
-			p.Fail(endpoint, nil)
+			p.SetFault(endpoint, nil)
 			authorizetest.WantCode(t, authorizetest.Location(t, b.Get(next.RequestURI())))
 		})
 	}
@@ -504,7 +504,7 @@ func TestFederatedErrors(t *testing.T) {
 	t.Parallel()
 	type change = func(*testing.T, *providertest.Provider)
 	fail := func(at providertest.Endpoint, fault providertest.Fault) change {
-		return func(_ *testing.T, p *providertest.Provider) { p.Fail(at, fault) }
+		return func(_ *testing.T, p *providertest.Provider) { p.SetFault(at, fault) }
 	}
 	tamper := func(with func(*providertest.IDToken)) change {
 		return func(_ *testing.T, p *providertest.Provider) {
@@ -522,26 +522,26 @@ func TestFederatedErrors(t *testing.T) {
 		change             change
 		error, description string
 	}{
-		{"SYN dropped", func(t *testing.T, p *providertest.Provider) { p.Drop(t, token) }, "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-		{"accepted and silent", fail(token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
-		{"JWKS hanging", fail(keys, providertest.Silent), "invalid_request", "Timeout in calling jwks uri"},
-		{"JWKS stalled", fail(keys, providertest.Stall), "invalid_request", "Timeout in calling jwks uri"},
+		{"SYN dropped", func(t *testing.T, p *providertest.Provider) { p.DropPackets(t, token) }, "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+		{"accepted and silent", fail(token, providertest.NeverRespond), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+		{"JWKS hanging", fail(keys, providertest.NeverRespond), "invalid_request", "Timeout in calling jwks uri"},
+		{"JWKS stalled", fail(keys, providertest.StallBody), "invalid_request", "Timeout in calling jwks uri"},
 		{"500", fail(token, providertest.Status(500)), "invalid_request", "General Hospital Error - 500 error getting token"},
 		{"400 with JSON error", fail(token, providertest.ErrorResponse(400, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
-		{"HTML instead of JSON", fail(token, providertest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
-		{"RST at once", fail(token, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
-		{"RST in the middle", fail(token, providertest.Reset), "invalid_request", "Connection reset"},
-		{"body stalled", fail(token, providertest.Stall), "invalid_request", "Read timed out"},
-		{"10 MB of JSON", fail(token, providertest.Huge), "server_error", ""},
+		{"HTML instead of JSON", fail(token, providertest.SendHTML), "invalid_request", "General Hospital Error - 200 error getting token"},
+		{"RST at once", fail(token, providertest.ResetConnection), "invalid_request", "Connection reset"},
+		{"RST in the middle", fail(token, providertest.ResetMidResponse), "invalid_request", "Connection reset"},
+		{"body stalled", fail(token, providertest.StallBody), "invalid_request", "Read timed out"},
+		{"10 MB of JSON", fail(token, providertest.SendHugeJSON), "server_error", ""},
 		{"discovery down", fail(providertest.Discovery, providertest.Status(503)), "server_error", ""},
-		{"discovery reset", fail(providertest.Discovery, providertest.ResetAtOnce), "invalid_request", "Connection reset"},
+		{"discovery reset", fail(providertest.Discovery, providertest.ResetConnection), "invalid_request", "Connection reset"},
 		{"unknown kid", tamper(providertest.UnknownKey), "server_error", ""},
 		{"alg none", tamper(providertest.AlgorithmNone), "server_error", ""},
 		{"HS256 with the public key", tamper(providertest.HS256WithPublicKey), "server_error", ""},
 		{"wrong nonce", tamper(providertest.WrongNonce), "server_error", ""},
 		{"wrong audience", tamper(providertest.WrongAudience), "server_error", ""},
 		{"wrong issuer", tamper(providertest.WrongIssuer), "server_error", ""},
-		{"expired", tamper(providertest.Expired), "server_error", ""},
+		{"expired", tamper(providertest.ExpiredToken), "server_error", ""},
 		{"azp of another", tamper(providertest.OtherAuthorizedParty), "server_error", ""},
 		{"the person said no", declined("access_denied"), "access_denied", ""},
 		{"prompt none, and not signed in there", declined("login_required"), "login_required", ""},
@@ -553,13 +553,13 @@ func TestFederatedErrors(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
 			tt.change(t, p)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
 					idp.Timeout = time.Second // the case waits for the timeout
 				}
 			}))
-			q := authorizetest.Federate(b, nil).Query()
+			q := authorizetest.SignInAtProvider(b, nil).Query()
 			if q.Get("error") != tt.error || q.Get("error_description") != tt.description || len(q["error_description"]) > 1 {
 				t.Errorf("error %q, description %q; want %q, %q", q.Get("error"), q["error_description"], tt.error, tt.description)
 			}
@@ -574,20 +574,20 @@ func TestFederatedErrors(t *testing.T) {
 func TestGoogleError(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	p.Fail(providertest.Token, providertest.ErrorResponse(400, "invalid_grant"))
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	p.SetFault(providertest.Token, providertest.ErrorResponse(400, "invalid_grant"))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
-	authorizetest.Equal(t, authorizetest.Federate(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
+	authorizetest.Equal(t, authorizetest.SignInAtProvider(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
 }
 
 // "The <provider name> is the idp's name, or its key where it has none."
 func TestProviderWithoutName(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	p.Fail(providertest.Token, providertest.Status(502))
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
-	authorizetest.Equal(t, authorizetest.Federate(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
+	p.SetFault(providertest.Token, providertest.Status(502))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
+	authorizetest.Equal(t, authorizetest.SignInAtProvider(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
 // If a provider is unreachable, other sign-in methods are offered. Without any, or if the request
@@ -596,7 +596,7 @@ func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(untrusted.Close)
-	silent, failing := failingIssuer(t, providertest.ResetAtOnce), failingIssuer(t, providertest.Status(http.StatusBadGateway))
+	silent, failing := failingIssuer(t, providertest.ResetConnection), failingIssuer(t, providertest.Status(http.StatusBadGateway))
 	tests := []struct {
 		name    string
 		issuer  string
@@ -610,7 +610,7 @@ func TestProviderDown(t *testing.T) {
 		{"beside another provider", silent, []string{"down", "hospital"}, nil, true},
 		{"by the domain of an address", silent, nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
 		{"the client allows no other", silent, []string{"down"}, nil, false},
-		{"the request wants no other", silent, nil, authorizetest.ByProvider("down"), false},
+		{"the request wants no other", silent, nil, authorizetest.SelectProvider("down"), false},
 		{"the request wants no page", silent, nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
 	}
 	for _, tt := range tests {
@@ -618,7 +618,7 @@ func TestProviderDown(t *testing.T) {
 			p := providertest.Start(t)
 			down := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				c.IdentityProviders = []people.IdentityProvider{down, authorizetest.Hospital(p)}
+				c.IdentityProviders = []people.IdentityProvider{down, authorizetest.HospitalProvider(p)}
 				c.Clients[0].IdentityProviders = tt.idps
 			}))
 			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.request)))
@@ -639,7 +639,7 @@ func TestProviderDown(t *testing.T) {
 			if tt.idps != nil {
 				return
 			}
-			sealed := authorizetest.Field(t, page, "request")
+			sealed := authorizetest.FieldValue(t, page, "request")
 			u := authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}}))
 			authorizetest.WantCode(t, u, "by a password")
 		})
@@ -650,6 +650,6 @@ func TestProviderDown(t *testing.T) {
 func failingIssuer(t *testing.T, fault providertest.Fault) string {
 	t.Helper()
 	p := providertest.Start(t)
-	p.Fail(providertest.Discovery, fault)
+	p.SetFault(providertest.Discovery, fault)
 	return p.Issuer
 }

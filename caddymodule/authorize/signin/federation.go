@@ -24,33 +24,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errDoubleSignIn = oauth2.NewRestartError("You already completed this sign-in. Go back to the app.")
+var errResponseUsed = oauth2.NewRestartError("You already completed this sign-in. Go back to the app.")
 
-// maxStates is the number of used states remembered per person.
-const maxStates = 200
+// maxUsedStates is the number of used states remembered per person.
+const maxUsedStates = 200
 
 // federation signs people in through identity providers.
 type federation struct {
-	frame        *Frame
-	requests     *reopener
-	accounts     *people.Accounts
-	secondFactor *secondFactor
-	signInPage   *signInPage         // offers other sign-in methods if a provider is unreachable
-	store        store.Store         // used states of authentication responses
-	identities   *identities         // identities of sign-ins that failed at the gateway after the exchange
-	states       *store.PerUserLimit // used states by person
-	refusals     *refusals
-	lasting      *OfflineAccessRequester
-	renewal      *Renewal
+	renderer         *Renderer
+	requests         *requestRestorer
+	accounts         *people.Accounts
+	secondFactor     *secondFactor
+	signInPage       *signInPage         // offers other sign-in methods if a provider is unreachable
+	store            store.Store         // used states of authentication responses
+	failedIdentities *identities         // identities of sign-ins that failed at the gateway after the exchange
+	usedStates       *store.PerUserLimit // used states by person
+	rejections       *rejectionPage
+	offlineAccess    *OfflineAccessRequester
+	renewal          *Renewal
 }
 
 // start redirects the browser to a provider. The sealed request is from a link on the sign-in page
-// or from [signInPage.address].
+// or from [signInPage.signInURL].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 	switch {
-	case f.frame.Failed(w, r, req, err):
-	case !f.accounts.SignInMethods(req.Destination.Providers).Has(p.Key):
+	case f.renderer.RejectIfError(w, r, req, err):
+	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
 		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
 	default:
 		f.redirectToProvider(w, r, p, req)
@@ -59,25 +59,25 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 
 // redirectToProvider redirects the browser with an authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
-	other := r.URL.Query().Has(otherAccount)
-	hint := req.How.LoginHint
+	otherPerson := r.URL.Query().Has(otherAccountParam)
+	hint := req.Parameters.LoginHint
 	if r.URL.Query().Has("login_hint") { // typed on the page, or empty for another person
 		hint = r.URL.Query().Get("login_hint")
 	}
-	acrValues, essential := req.acrAt(p)
-	pending := newPending(p, req.Query)
+	acrValues, essential := req.providerACR(p)
+	pending := newPendingSignIn(p, req.Query)
 	ask := &pending.Request
-	ask.LoginHint, ask.Prompt, ask.OtherAccount, ask.MaxAge, ask.UILocales = hint, req.How.Prompt, other, req.How.MaxAge, req.How.UILocales
+	ask.LoginHint, ask.Prompt, ask.OtherAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, otherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
-	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
-	err := down
+	target, providerErr := p.Client.AuthenticationURL(r.Context(), pending.Request)
+	err := providerErr
 	if err == nil {
-		err = pending.store(f.frame.Sealer, w, r)
+		err = pending.store(f.renderer.Sealer, w, r)
 	}
 	switch {
-	case disconnected(r, err):
-	case down != nil && req.hasOther(f.accounts.SignInMethods(req.Destination.Providers), p):
-		f.showProviderDown(w, r, p, req, down)
+	case isDisconnected(r, err):
+	case providerErr != nil && req.hasOtherMethod(f.accounts.SignInMethods(req.Destination.Providers), p):
+		f.showProviderDown(w, r, p, req, providerErr)
 	case err != nil:
 		req.Purpose.Reject(w, r, clientError(p, err))
 	default:
@@ -88,35 +88,35 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods
 // exist. The interface requires that errors of a reachable provider go to the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
-	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
+	f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{Down: p.Name},
+		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{ProviderDown: p.Name},
 	})
 }
 
 // callback handles a provider's authentication response (OpenID Connect Core §3.1.2.5).
 func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	q, err := oauth2.QueryParameters(r.URL.RawQuery)
+	q, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	response := &authenticationResponse{parameters: q}
 	if err == nil {
-		response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
+		response.pending, err = readPending(f.renderer.Sealer, r, q.Get("state"))
 	}
 	if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
 		err = errNoPendingSignIn // response of another provider: mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
-		f.frame.ShowError(w, r, err)
+		f.renderer.ShowError(w, r, err)
 		return
 	}
-	req, err := f.requests.reopen(r.Context(), response.pending.Query)
+	req, err := f.requests.restore(r.Context(), response.pending.Query)
 	if req != nil {
-		req.Once = &SingleUseValue{After: func() error {
-			response.done = true
-			browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
+		req.SingleUse = &SingleUseValue{After: func() error {
+			response.isComplete = true
+			browser.RemoveChunkedCookie(w, r, pendingCookieName(response.pending.Request.State))
 			return nil
 		}}
 	}
-	if !f.frame.Failed(w, r, req, err) {
+	if !f.renderer.RejectIfError(w, r, req, err) {
 		f.signIn(w, r, p, req, response)
 	}
 }
@@ -126,18 +126,18 @@ type authenticationResponse struct {
 	pending    pendingSignIn
 	parameters oauth2.Parameters
 	identity   *relyingparty.Identity // result of the code exchange; nil before
-	done       bool                   // the sign-in is complete, successfully or not
+	isComplete bool                   // the sign-in is complete, successfully or not
 }
 
 // signIn signs in the person of a response. After an internal error the same response can be sent
 // again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
-	if response.pending.Renewal && !disconnected(r, err) {
-		f.renewal.returned(w, r, p, req, response, session, clientError(p, err))
+	if response.pending.Renewal && !isDisconnected(r, err) {
+		f.renewal.handleResponse(w, r, p, req, response, session, clientError(p, err))
 		return
 	}
-	if disconnected(r, err) || response.pending.Request.OfflineAccess && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
+	if isDisconnected(r, err) || response.pending.Request.OfflineAccess && f.offlineAccess.handleResponse(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
 	if response.pending.Request.OfflineAccess && err == nil { // another session: the limited request at the provider is not sufficient for a sign-in
@@ -145,19 +145,19 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 		return
 	}
 	defer func() {
-		if response.identity != nil && !response.done {
-			f.identities.keep(response.pending.Request.State, response.identity)
+		if response.identity != nil && !response.isComplete {
+			f.failedIdentities.put(response.pending.Request.State, response.identity)
 		}
 	}()
 	if err != nil {
 		err = clientError(p, err)
-		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, Err: err})
+		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, Err: err})
 	}
 	switch {
-	case errors.Is(err, errDoubleSignIn):
-		f.frame.ShowError(w, r, err)
-	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.How.Prompts("none"):
-		f.refusals.redirect(w, r, p, req, response.identity)
+	case errors.Is(err, errResponseUsed):
+		f.renderer.ShowError(w, r, err)
+	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.Parameters.HasPrompt("none"):
+		f.rejections.redirect(w, r, p, req, response.identity)
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
@@ -165,61 +165,61 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
-// disconnected reports whether an error only means that the browser has disconnected, so that there
+// isDisconnected reports whether an error only means that the browser has disconnected, so that there
 // is no response to send and nothing to log.
-func disconnected(r *http.Request, err error) bool {
+func isDisconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
 }
 
 // authenticate returns the person of a response and the session to start.
-func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
-	if !f.accounts.SignInMethods(req.Destination.Providers).Has(p.Key) {
-		return nil, begun, people.NewNotAllowedError(errors.New("the client does not allow this identity provider"))
+func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, newSession session.Session, err error) {
+	if !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
+		return nil, newSession, people.NewNotAllowedError(errors.New("the client does not allow this identity provider"))
 	}
 	identity, err := f.exchange(r.Context(), p, response)
 	if err != nil {
-		return nil, begun, err
+		return nil, newSession, err
 	}
 	response.identity = identity
 	audit.RecordAuthenticated(r.Context())
 	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity), req.Destination.NeedsFHIRUser)
 	if err != nil {
-		return nil, begun, err
+		return nil, newSession, err
 	}
-	begun = session.Session{
-		User: user.ID, Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.RequestedAt)), SignedInAt: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+	newSession = session.Session{
+		User: user.ID, Provider: p.Key, UpstreamRequestedAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.RequestedAt)), SignedInAt: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
 		UpstreamSubject: identity.Subject, ProviderTokens: identity.ProviderTokens,
 	}
-	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
-		begun.UpstreamSession = sid
+	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSIDBytes {
+		newSession.UpstreamSession = sid
 	}
 	if p.KeepUpstreamToken {
-		begun.UpstreamIDToken = identity.IDToken
+		newSession.UpstreamIDToken = identity.IDToken
 	}
-	return user, begun, nil
+	return user, newSession, nil
 }
 
 // exchange redeems a response for an identity, once per state. If the sign-in then failed at the
 // gateway, the same response returns the same identity again.
 func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*relyingparty.Identity, error) {
 	state, q := response.pending.Request.State, response.parameters
-	if identity := f.identities.take(state); identity != nil {
+	if identity := f.failedIdentities.pop(state); identity != nil {
 		return identity, nil
 	}
 	// A provider may treat a code sent twice as stolen and revoke its tokens. If the store is full
 	// or fails, that risk is accepted, so that floods do not block other sign-ins.
-	used := store.Key("used-state", state)
-	if err := f.store.Add(ctx, used, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
-		return nil, errDoubleSignIn
+	usedKey := store.Key("used-state", state)
+	if err := f.store.Add(ctx, usedKey, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
+		return nil, errResponseUsed
 	}
 	identity, err := p.Client.Exchange(ctx, relyingparty.Callback{
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
 		// The sign-in failed. Anyone can send forged responses, which must not fill the store.
-		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
+		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), usedKey))
 	}
-	if oldest := f.states.Record(p.Key+"\x00"+identity.Subject, used); oldest != nil {
+	if oldest := f.usedStates.Record(p.Key+"\x00"+identity.Subject, usedKey); oldest != nil {
 		_ = f.store.Do(ctx, oldest...) // on error, the entries expire
 	}
 	return identity, nil
@@ -237,15 +237,15 @@ var forwardedErrors = []string{
 // interface (§7) or the provider's code. All others become server_error and are only logged.
 func clientError(p *people.Provider, err error) error {
 	var own *oauth2.Error
-	var theirs *relyingparty.Error
-	if errors.As(err, &own) || !errors.As(err, &theirs) {
+	var providerCode *relyingparty.Error
+	if errors.As(err, &own) || !errors.As(err, &providerCode) {
 		return err
 	}
-	if text, ok := theirs.Description(p.Name, p.Google); ok {
+	if text, ok := providerCode.Description(p.Name, p.Google); ok {
 		return &oauth2.Error{Code: "invalid_request", Description: text, DescribeToClient: true, Err: err}
 	}
-	if theirs.Kind == relyingparty.Declined && slices.Contains(forwardedErrors, theirs.Code) {
-		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
+	if providerCode.Kind == relyingparty.AuthorizationFailed && slices.Contains(forwardedErrors, providerCode.Code) {
+		return &oauth2.Error{Code: providerCode.Code, Description: "refused by the identity provider", Err: err}
 	}
 	return err
 }
@@ -266,15 +266,15 @@ var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was s
 // pendingLifetime is the maximum duration of a sign-in at a provider.
 const pendingLifetime = 10 * time.Minute
 
-// newPending returns a new sign-in at a provider with its own state, nonce and PKCE verifier.
-func newPending(p *people.Provider, query string) pendingSignIn {
+// newPendingSignIn returns a new sign-in at a provider with its own state, nonce and PKCE verifier.
+func newPendingSignIn(p *people.Provider, query string) pendingSignIn {
 	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 	}}
 }
 
-// pendingCookie returns the cookie name of a sign-in, which is unique so that tabs do not overwrite each other's.
-func pendingCookie(state string) string {
+// pendingCookieName returns the cookie name of a sign-in, which is unique so that tabs do not overwrite each other's.
+func pendingCookieName(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
 
@@ -284,7 +284,7 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 	if err != nil {
 		return err
 	}
-	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
+	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)
 }
 
 // redirect redirects the browser of a signed-in person to a provider and reports success. An error
@@ -306,7 +306,7 @@ func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r
 
 // readPending unseals the cookie of a state. The cookie is removed at the end of the sign-in.
 func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
-	err = sealer.UnsealJSON(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime, errNoPendingSignIn, &pending)
+	err = sealer.UnsealJSON(r, "idp", browser.ReadChunkedCookie(r, pendingCookieName(state)), pendingLifetime, errNoPendingSignIn, &pending)
 	if err == nil && pending.Request.State != state {
 		err = errNoPendingSignIn
 	}
@@ -324,7 +324,7 @@ type identities struct {
 
 func newIdentities() *identities { return &identities{items: cache.New(pendingLifetime, 0)} }
 
-func (i *identities) keep(state string, identity *relyingparty.Identity) {
+func (i *identities) put(state string, identity *relyingparty.Identity) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.items.ItemCount() >= maxIdentities {
@@ -335,8 +335,8 @@ func (i *identities) keep(state string, identity *relyingparty.Identity) {
 	}
 }
 
-// take removes and returns the identity of a state, or nil.
-func (i *identities) take(state string) *relyingparty.Identity {
+// pop removes and returns the identity of a state, or nil.
+func (i *identities) pop(state string) *relyingparty.Identity {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	identity, ok := i.items.Get(state)
@@ -347,81 +347,81 @@ func (i *identities) take(state string) *relyingparty.Identity {
 	return identity.(*relyingparty.Identity)
 }
 
-// maxRefusal limits a refusal in bytes, because it is part of a URL.
-const maxRefusal = 10 << 10
+// maxRejectionSize limits a refusal in bytes, because it is part of a URL.
+const maxRejectionSize = 10 << 10
 
-// refusalLifetime is the lifetime of the page. Its URL contains the person's ID token.
-const refusalLifetime = 10 * time.Minute
+// rejectionLifetime is the lifetime of the page. Its URL contains the person's ID token.
+const rejectionLifetime = 10 * time.Minute
 
-// refusal is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it
+// rejection is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it
 // sealed; the gateway stores nothing.
-type refusal struct {
+type rejection struct {
 	Provider string       `json:"provider"`
 	Person   people.Label `json:"person"`
 	IDToken  string       `json:"id_token,omitempty"` // hint for logout at the provider
 	Query    string       `json:"query"`              // query of the authorization request
 }
 
-// refusals shows people a page when they are not admitted. Without a way to sign out there, the
+// rejectionPage shows people a page when they are not admitted. Without a way to sign out there, the
 // provider would sign in the same person for every later user of the browser.
-type refusals struct {
-	frame    *Frame
-	requests *reopener
-	accounts *people.Accounts
-	other    *accountSwitch
+type rejectionPage struct {
+	renderer      *Renderer
+	requests      *requestRestorer
+	accounts      *people.Accounts
+	accountSwitch *accountSwitch
 }
 
 // redirect sends the browser to the page, from which the app receives its error.
-func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *relyingparty.Identity) {
-	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
-	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
-		refused.IDToken = ""
+func (f *rejectionPage) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *relyingparty.Identity) {
+	rejected := rejection{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
+	if len(rejected.IDToken)+len(rejected.Query) > maxRejectionSize {
+		rejected.IDToken = ""
 	}
-	sealed, err := f.frame.Sealer.SealJSON(w, r, "refused", refused)
-	f.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?refused=", sealed, err)
+	sealed, err := f.renderer.Sealer.SealJSON(w, r, "refused", rejected)
+	f.renderer.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?refused=", sealed, err)
 }
 
-func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
-	refused, err := f.read(r, parameters.Get("refused"))
-	p := f.accounts.Providers[refused.Provider]
+func (f *rejectionPage) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
+	rejected, err := f.unseal(r, parameters.Get("refused"))
+	p := f.accounts.Providers[rejected.Provider]
 	if err == nil && p == nil {
 		err = ErrPageExpired
 	}
 	if err != nil {
-		f.frame.ShowError(w, r, err)
+		f.renderer.ShowError(w, r, err)
 		return
 	}
 	audit.FromContext(r.Context()).Provider = p.Key
 	audit.RecordAuthenticated(r.Context()) // authenticated by the provider
-	req, err := f.requests.reopen(r.Context(), refused.Query)
+	req, err := f.requests.restore(r.Context(), rejected.Query)
 	switch {
-	case f.frame.Failed(w, r, req, err):
+	case f.renderer.RejectIfError(w, r, req, err):
 	case parameters.Get("decision") == "deny":
 		req.Purpose.Reject(w, r, people.ErrNotAllowed)
 	case r.Method == http.MethodPost:
-		f.signOut(w, r, p, req, refused)
+		f.signOut(w, r, p, req, rejected)
 	default:
 		// If the provider is unreachable now, pressing the button tries again.
-		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
-		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.SignInRejected{
-			Client: req.Destination.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
-		}}, ends)
+		signsOut, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
+		f.renderer.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.SignInRejected{
+			Client: req.Destination.Title, SealedSignIn: parameters.Get("refused"), Person: page.Person(rejected.Person), Provider: p.Name, SupportsLogout: signsOut != "",
+		}}, signsOut)
 	}
 }
 
-func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err error) {
-	err = f.frame.Sealer.UnsealJSON(r, "refused", sealed, refusalLifetime, ErrPageExpired, &refused)
-	return refused, err
+func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejection, err error) {
+	err = f.renderer.Sealer.UnsealJSON(r, "refused", sealed, rejectionLifetime, ErrPageExpired, &rejected)
+	return rejected, err
 }
 
-// signOut signs the person out at the provider and starts another sign-in there. Without an
+// logoutURL signs the person out at the provider and starts another sign-in there. Without an
 // end_session_endpoint, the provider is only asked to let the person select another account.
-func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, refused refusal) {
-	sealed, err := f.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
-	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}, "login_hint": {""}}.Encode()
+func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, rejected rejection) {
+	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccountParam: {""}, "login_hint": {""}}.Encode()
 	var target string
 	if err == nil {
-		target, err = f.other.signOut(w, r, p, refused.IDToken, next)
+		target, err = f.accountSwitch.logoutURL(w, r, p, rejected.IDToken, next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)

@@ -34,7 +34,7 @@ func TestPendingSignInCookies(t *testing.T) {
 		{"within ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime - time.Second) }, nil},
 		{"after ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime + 2*time.Second) }, errNoPendingSignIn},
 		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browser.IDPrefix, "other") }, errNoPendingSignIn},
-		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, pendingCookie("state")+"-1", "") }, errNoPendingSignIn},
+		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, pendingCookieName("state")+"-1", "") }, errNoPendingSignIn},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestPendingSignInCookies(t *testing.T) {
 				tt.do(back)
 				again := httptest.NewRecorder()
 				got, err := readPending(sealer, back, "state")
-				browser.RemovePieces(again, back, pendingCookie("state"))
+				browser.RemoveChunkedCookie(again, back, pendingCookieName("state"))
 				if !errors.Is(err, tt.want) || err == nil && got != kept {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
@@ -75,15 +75,15 @@ func TestPendingSignInCookies(t *testing.T) {
 // The URL of the page for rejected people, which contains their ID token, expires.
 func TestRefusalLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+		f := &rejectionPage{renderer: &Renderer{Sealer: &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-		sealed, err := f.frame.Sealer.Seal(w, r, "refused", `{"provider":"p"}`)
+		sealed, err := f.renderer.Sealer.Seal(w, r, "refused", `{"provider":"p"}`)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.AddCookie(w.Result().Cookies()[0])
 		for _, want := range []error{nil, ErrPageExpired} {
-			if refused, err := f.read(r, sealed); !errors.Is(err, want) || (refused.Provider == "p") != (want == nil) {
+			if refused, err := f.unseal(r, sealed); !errors.Is(err, want) || (refused.Provider == "p") != (want == nil) {
 				t.Errorf("%+v, %v, want %v", refused, err, want)
 			}
 			time.Sleep(10*time.Minute + 2*time.Second)
@@ -106,7 +106,7 @@ func replaceCookie(r *http.Request, name, value string) {
 }
 
 // Anyone can send forged responses. Beyond the limit they are not recorded and do not block other sign-ins.
-func TestSignInAmongMadeUpAnswers(t *testing.T) {
+func TestSignInAmongForgedResponses(t *testing.T) {
 	t.Parallel()
 	idp, logger := providertest.Start(t), slog.New(slog.DiscardHandler)
 	accounts := &people.Accounts{
@@ -118,7 +118,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities(), states: store.NewPerUserLimit(maxStates, pendingLifetime)}
+	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), failedIdentities: newIdentities(), usedStates: store.NewPerUserLimit(maxUsedStates, pendingLifetime)}
 	if err := f.store.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
 		t.Fatal(err)
 	}

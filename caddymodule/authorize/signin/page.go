@@ -23,29 +23,29 @@ import (
 
 // signInPage handles sign-in by name and password or by passkey, and redirects to identity providers.
 type signInPage struct {
-	frame        *Frame
-	requests     *reopener
-	accounts     *people.Accounts
-	limiter      *lockout.Limiter
-	secondFactor *secondFactor
-	passkeys     *factor.Passkeys // nil: passkeys are disabled
-	start        *starter
-	other        *accountSwitch
+	renderer      *Renderer
+	requests      *requestRestorer
+	accounts      *people.Accounts
+	limiter       *lockout.Limiter
+	secondFactor  *secondFactor
+	passkeys      *factor.Passkeys // nil: passkeys are disabled
+	start         *sessionStarter
+	accountSwitch *accountSwitch
 }
 
-// address returns the URL of the sign-in page for a request or, without a choice, of the sign-in at
+// signInURL returns the URL of the sign-in page for a request or, without a choice, of the sign-in at
 // its identity provider, with further parameters.
-func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
-	ways := e.accounts.SignInMethods(req.Destination.Providers)
-	p := req.provider(ways)
-	if err := req.checkWays(ways, p); err != nil {
+func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
+	methods := e.accounts.SignInMethods(req.Destination.Providers)
+	p := req.provider(methods)
+	if err := req.checkMethods(methods, p); err != nil {
 		return "", err
 	}
 	path := endpoint.Login
 	if p != nil {
 		path += "/" + p.Key
 	}
-	sealed, err := e.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	sealed, err := e.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
 	q := url.Values{"request": {sealed}}
 	maps.Copy(q, further)
 	return path + "?" + q.Encode(), err
@@ -54,7 +54,7 @@ func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Reques
 func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := PageParameters(w, r)
 	if err != nil {
-		e.frame.ShowError(w, r, err)
+		e.renderer.ShowError(w, r, err)
 		return
 	}
 	if p.Get("factor") != "" {
@@ -63,7 +63,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := e.requests.unseal(r, p.Get("request"))
 	switch {
-	case e.frame.Failed(w, r, req, err):
+	case e.renderer.RejectIfError(w, r, req, err):
 	case p.Get("decision") == "deny":
 		req.Purpose.Reject(w, r, ErrDenied)
 	case r.Method == http.MethodPost && p.Get("assertion") != "":
@@ -78,33 +78,33 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 // submit handles the form. An e-mail address in a provider's domain redirects to the provider,
 // regardless of the password. Other names are local users.
 func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
-	ways := e.accounts.SignInMethods(req.Destination.Providers)
+	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
-	if provider := ways.ByDomain(address); provider != nil {
+	if provider := methods.ByDomain(address); provider != nil {
 		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
 		return
 	}
-	user, err := e.checkPassword(r, ways, p)
+	user, err := e.checkPassword(r, methods, p)
 	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
-		Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
+		Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.ResolveName(p.Get("username")),
 		Err: err, Anonymous: true, // naming an account proves nothing
 	}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, new(lockout.BusyError)):
-		e.frame.Trail.Record(r.Context(), event)
+		e.renderer.Trail.Record(r.Context(), event)
 		lockout.SetRetryAfter(w, lockout.BusyWait)
-		data.Problem.Busy = lockout.BusyWait
+		data.Problem.BusyWait = lockout.BusyWait
 		e.show(w, r, http.StatusServiceUnavailable, req, data)
 	case errors.As(err, &wait):
-		e.frame.Trail.RecordLockout(r.Context(), event)
+		e.renderer.Trail.RecordLockout(r.Context(), event)
 		lockout.SetRetryAfter(w, wait.Wait)
 		data.Problem.Wait = wait.Wait
 		e.show(w, r, http.StatusTooManyRequests, req, data)
 	case errors.Is(err, people.ErrWrongPassword):
-		e.frame.Trail.Record(r.Context(), event)
-		data.Problem.Wrong = true
+		e.renderer.Trail.Record(r.Context(), event)
+		data.Problem.Failed = true
 		e.show(w, r, http.StatusForbidden, req, data)
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
@@ -117,14 +117,14 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 // redirectByEmail redirects the browser to the provider of an e-mail address. If another person has
 // a session at the provider, they are signed out first.
 func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
-	current, err := e.other.sessions.Current(r)
-	another := current != nil && current.Provider == p.Key && !isNamed(current, q.Get("login_hint"))
-	if another {
-		q.Set(otherAccount, "")
+	current, err := e.accountSwitch.sessions.CurrentPerson(r)
+	isOtherPerson := current != nil && current.Provider == p.Key && !matchesHint(current, q.Get("login_hint"))
+	if isOtherPerson {
+		q.Set(otherAccountParam, "")
 	}
 	next := endpoint.Login + "/" + p.Key + "?" + q.Encode()
-	if err == nil && another {
-		next, err = e.other.leave(w, r, next)
+	if err == nil && isOtherPerson {
+		next, err = e.accountSwitch.endProviderSession(w, r, next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
@@ -134,18 +134,18 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 }
 
 // checkPassword returns the user with the typed name and password.
-func (e *signInPage) checkPassword(r *http.Request, ways people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
-	if !ways.Local {
+func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
+	if !methods.Local {
 		return nil, people.ErrWrongPassword
 	}
 	name := p.Get("username")
-	counters, known, err := e.limiter.Counters(r, lockout.Password, name, e.accounts.Directory.AccountNamed(name))
+	counters, knownBrowser, err := e.limiter.Counters(r, lockout.KindPassword, name, e.accounts.Directory.ResolveName(name))
 	if err != nil {
 		return nil, err
 	}
 	network := fairqueue.Network(audit.ClientAddress(r.Context()))
 	err = e.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() error {
-		user, err = e.accounts.Directory.SignIn(r.Context(), network, known, name, p.Get("password"))
+		user, err = e.accounts.Directory.CheckPassword(r.Context(), network, knownBrowser, name, p.Get("password"))
 		return err
 	})
 	return user, err
@@ -153,10 +153,10 @@ func (e *signInPage) checkPassword(r *http.Request, ways people.SignInMethods, p
 
 // username returns the initial user name of the form.
 func (e *signInPage) username(req *Request) string {
-	if req.How.LoginHint == "" && len(req.How.Subjects) == 1 && e.accounts.Directory.User(req.How.Subjects[0]) != nil {
-		return req.How.Subjects[0]
+	if req.Parameters.LoginHint == "" && len(req.Parameters.Subjects) == 1 && e.accounts.Directory.User(req.Parameters.Subjects[0]) != nil {
+		return req.Parameters.Subjects[0]
 	}
-	return req.How.LoginHint
+	return req.Parameters.LoginHint
 }
 
 // show shows the sign-in page, with a passkey challenge if local users may sign in and any passkey is enrolled.
@@ -166,14 +166,14 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	data.Passkey, data.Client, data.Links = passkeyPrompt(c), req.Destination.Title, req.Destination.Links
-	ways := e.accounts.SignInMethods(req.Destination.Providers)
-	data.Local = ways.Local
-	for _, p := range ways.Providers {
-		data.Ways = append(data.Ways, page.SignInWay{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
-		data.ByEmail = data.ByEmail || len(p.Domains) > 0
+	data.Passkey, data.Client, data.Links = pagePasskey(c), req.Destination.Title, req.Destination.Links
+	methods := e.accounts.SignInMethods(req.Destination.Providers)
+	data.OffersPassword = methods.Local
+	for _, p := range methods.Providers {
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
+		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
-	e.frame.Show(w, r, req, page.View{
+	e.renderer.Show(w, r, req, page.View{
 		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data, Policy: page.Policy{Images: data.Links.Images()},
 	})
 }
@@ -181,51 +181,51 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 // submitPasskey signs in the user who answered the page's challenge. A second factor is not
 // required: possession of the passkey and user verification are two factors.
 func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
-	answered, err := e.answeredPasskey(r, req, p)
+	verified, err := e.verifyPasskey(r, req, p)
 	switch {
-	case errors.Is(err, factor.ErrPasskey):
-		event := audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, Err: err, Anonymous: true}
-		if answered.User != nil {
-			event.User = answered.User.ID
+	case errors.Is(err, factor.ErrPasskeyRejected):
+		event := audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, Err: err, Anonymous: true}
+		if verified.User != nil {
+			event.User = verified.User.ID
 		}
-		e.frame.Trail.Record(r.Context(), event)
+		e.renderer.Trail.Record(r.Context(), event)
 		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
 		audit.RecordAuthenticated(r.Context())
-		e.start.session(w, r, req, answered.User, session.Session{AMR: answered.AMR})
+		e.start.startSession(w, r, req, verified.User, session.Session{AMR: verified.AMR})
 	}
 }
 
-// takesPasskeys reports whether a passkey is a valid sign-in method for a request.
-func (e *signInPage) takesPasskeys(req *Request) bool {
+// acceptsPasskeys reports whether a passkey is a valid sign-in method for a request.
+func (e *signInPage) acceptsPasskeys(req *Request) bool {
 	return e.passkeys != nil && e.accounts.SignInMethods(req.Destination.Providers).Local
 }
 
 // passkeyChallenge starts a sign-in by passkey; nil if no passkey is enrolled.
 func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
-	if !e.takesPasskeys(req) {
+	if !e.acceptsPasskeys(req) {
 		return nil, nil
 	}
-	used, err := e.passkeys.InUse(r.Context())
-	if err != nil || !used {
+	isEnrolled, err := e.passkeys.AnyEnrolled(r.Context())
+	if err != nil || !isEnrolled {
 		return nil, err
 	}
 	return e.passkeys.BeginSignIn(w, r)
 }
 
-// answeredPasskey returns the user who answered a challenge.
-func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.VerifiedPasskey, error) {
-	if !e.takesPasskeys(req) {
-		return new(factor.VerifiedPasskey), factor.ErrPasskey
+// verifyPasskey returns the user who answered a challenge.
+func (e *signInPage) verifyPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.VerifiedPasskey, error) {
+	if !e.acceptsPasskeys(req) {
+		return new(factor.VerifiedPasskey), factor.ErrPasskeyRejected
 	}
-	return e.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
+	return e.passkeys.VerifySignIn(r, p.Get("passkey"), p.Get("assertion"))
 }
 
-// passkeyPrompt converts a challenge for a page, or returns nil if c is nil.
-func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
+// pagePasskey converts a challenge for a page, or returns nil if c is nil.
+func pagePasskey(c *factor.Ceremony) *page.Passkey {
 	if c == nil {
 		return nil
 	}
@@ -240,34 +240,34 @@ func passkeyScript(challenge *page.Passkey) string {
 	return "passkey"
 }
 
-// otherAccount is the URL parameter that requests another person's sign-in at a provider.
-const otherAccount = "other_account"
+// otherAccountParam is the URL parameter that requests another person's sign-in at a provider.
+const otherAccountParam = "other_account"
 
-// maxLogoutState limits the state of a logout request in bytes, because it is part of the provider's URL.
-const maxLogoutState = 4 << 10
+// maxLogoutStateSize limits the state of a logout request in bytes, because it is part of the provider's URL.
+const maxLogoutStateSize = 4 << 10
 
 // accountSwitch lets another person sign in than the person signed in at an identity provider.
 // While that session exists, a provider such as Keycloak would demand that person's password.
 type accountSwitch struct {
-	frame    *Frame
+	renderer *Renderer
 	accounts *people.Accounts
 	sessions *session.Sessions
 	issuer   string
 	logger   *slog.Logger
 }
 
-// isNamed reports whether a login_hint names the person.
-func isNamed(person *session.SignedIn, hint string) bool {
-	return hint == person.Subject || person.User.IsNamed(hint)
+// matchesHint reports whether a login_hint names the person.
+func matchesHint(person *session.SignedInPerson, hint string) bool {
+	return hint == person.Subject || person.User.MatchesLoginHint(hint)
 }
 
-// leave ends the browser's session if it has a provider, and returns the next URL: the provider's logout, or next.
-func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next string) (string, error) {
-	stored, err := a.sessions.OfBrowser(r)
+// endProviderSession ends the browser's session if it has a provider, and returns the next URL: the provider's logout, or next.
+func (a *accountSwitch) endProviderSession(w http.ResponseWriter, r *http.Request, next string) (string, error) {
+	stored, err := a.sessions.FindEndable(r)
 	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {
 		return next, err
 	}
-	target, err := a.signOut(w, r, a.accounts.Providers[stored.Provider], stored.UpstreamIDToken, next)
+	target, err := a.logoutURL(w, r, a.accounts.Providers[stored.Provider], stored.UpstreamIDToken, next)
 	if target == "" || err != nil {
 		return next, err
 	}
@@ -279,14 +279,14 @@ func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next strin
 	return target, nil
 }
 
-// signOut returns the provider's logout URL, which leads back to next through the gateway's logout
+// logoutURL returns the provider's logout URL, which leads back to next through the gateway's logout
 // endpoint; "" if unavailable.
-func (a *accountSwitch) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
-	state, err := a.frame.Sealer.Seal(w, r, "signed out", next)
+func (a *accountSwitch) logoutURL(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
+	state, err := a.renderer.Sealer.Seal(w, r, "signed out", next)
 	if err != nil {
 		return "", err
 	}
-	if len(state) <= maxLogoutState {
+	if len(state) <= maxLogoutStateSize {
 		target, err = p.Client.EndSessionURL(r.Context(), idToken, a.issuer+endpoint.Logout+"/"+p.Key, state)
 	}
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 // Renewal renews a session, once its access token has expired, at a provider that issued no refresh token. It
 // redirects the browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
 type Renewal struct {
-	frame    *Frame
-	accounts *people.Accounts
-	sessions *session.Sessions
-	begin    func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
+	renderer    *Renderer
+	accounts    *people.Accounts
+	sessions    *session.Sessions
+	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
 }
 
 // RespondIfNeeded starts a renewal if the session requires it, and reports whether it has responded. The
 // callback continues the request.
-func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson) bool {
 	p := n.accounts.Providers[signedIn.Provider]
-	if !signedIn.Renewable || p == nil {
+	if !signedIn.ShouldRenew || p == nil {
 		return false
 	}
 	may, err := n.sessions.SignIns.TryRenewal(r.Context(), signedIn.SID, p)
@@ -35,63 +35,63 @@ func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *R
 		req.Purpose.Reject(w, r, err)
 		return true
 	}
-	pending := newPending(p, req.Query)
+	pending := newPendingSignIn(p, req.Query)
 	pending.SID, pending.Renewal = signedIn.SID, true
-	pending.Request.Prompt, pending.Request.LoginHint, pending.Request.UILocales = "none", signedIn.User.ProviderName(), req.How.UILocales
-	return may && pending.redirect(n.frame.Sealer, w, r, p, req)
+	pending.Request.Prompt, pending.Request.LoginHint, pending.Request.UILocales = "none", signedIn.User.ProviderName(), req.Parameters.UILocales
+	return may && pending.redirect(n.renderer.Sealer, w, r, p, req)
 }
 
-// returned continues the request of a renewal after the provider's response.
-func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, begun session.Session, failed error) {
-	signedIn, err := n.settle(r, p, req, response, begun, failed)
+// handleResponse continues the request of a renewal after the provider's response.
+func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) {
+	signedIn, err := n.applyResponse(r, p, req, response, newSession, responseErr)
 	switch {
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
-		n.begin(w, r, req)
+		n.beginSignIn(w, r, req)
 	default:
-		req.Renewed = true
+		req.SessionRenewed = true
 		req.Purpose.Continue(w, r, signedIn)
 	}
 }
 
-// settle renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
-func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, begun session.Session, failed error) (*session.SignedIn, error) {
-	stored, err := n.sessions.Stored(r)
-	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.SignInMethods(req.Destination.Providers).Has(p.Key) {
+// applyResponse renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
+func (n *Renewal) applyResponse(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) (*session.SignedInPerson, error) {
+	stored, err := n.sessions.FindByBrowser(r)
+	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
 		return nil, err
 	}
-	if failed != nil {
-		n.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: stored.User, Person: stored.Upstream(), Err: failed})
+	if responseErr != nil {
+		n.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: stored.User, Person: stored.UpstreamPerson(), Err: responseErr})
 	}
-	same := failed == nil && begun.User == stored.User && begun.UpstreamSubject == stored.UpstreamSubject
+	isSamePerson := responseErr == nil && newSession.User == stored.User && newSession.UpstreamSubject == stored.UpstreamSubject
 	switch {
-	case same && begun.UpstreamSession != stored.UpstreamSession: // a new provider session requires a new gateway session
+	case isSamePerson && newSession.UpstreamSession != stored.UpstreamSession: // a new provider session requires a new gateway session
 		return nil, nil
-	case same:
-		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.ProviderTokens)
-	case failed == nil, endsSession(failed):
+	case isSamePerson:
+		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, newSession.ProviderTokens)
+	case responseErr == nil, endsSession(responseErr):
 		audit.RecordSessionEndReason(r.Context(), "the identity provider did not confirm the person")
 		return nil, n.sessions.End(r.Context(), stored)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return n.sessions.Current(r)
+	return n.sessions.CurrentPerson(r)
 }
 
 // endsSession reports whether an error response to prompt=none means that the person is no longer
 // signed in at the provider or not admitted here. Other errors count as an outage.
-func endsSession(failed error) bool {
-	code := oauth2.AsError(failed).Code
-	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(failed, people.ErrNotForgotten)
+func endsSession(responseErr error) bool {
+	code := oauth2.AsError(responseErr).Code
+	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(responseErr, people.ErrAccountNotDeleted)
 }
 
 // OfflineAccessRequester requests a refresh token from a provider that outlasts the provider's session, before an app gets
 // offline_access. Keycloak issues such tokens only on request. Otherwise the app's access would end with the
 // provider's session.
 type OfflineAccessRequester struct {
-	frame    *Frame
+	renderer *Renderer
 	accounts *people.Accounts
 	sessions *session.Sessions
 }
@@ -99,58 +99,58 @@ type OfflineAccessRequester struct {
 // RespondIfNeeded redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
 // has responded. With a session at the provider no page is shown. The request is made once per session,
 // regardless of its result.
-func (l *OfflineAccessRequester) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+func (l *OfflineAccessRequester) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson) bool {
 	p := l.accounts.Providers[signedIn.Provider]
 	if p == nil {
 		return false
 	}
-	brief, err := l.sessions.SignIns.EndsWithProviderSession(r.Context(), signedIn.SID, p.Key)
+	expiresWithSession, err := l.sessions.SignIns.EndsWithProviderSession(r.Context(), signedIn.SID, p.Key)
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
 		return true
 	}
-	return brief && l.redirect(w, r, p, req, signedIn.SID)
+	return expiresWithSession && l.redirect(w, r, p, req, signedIn.SID)
 }
 
 // redirect redirects the browser to the provider and reports success.
 func (l *OfflineAccessRequester) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
-	pending := newPending(p, req.Query)
-	pending.SID, pending.Request.UILocales, pending.Request.OfflineAccess = sid, req.How.UILocales, true
-	if req.How.Prompts("none") {
+	pending := newPendingSignIn(p, req.Query)
+	pending.SID, pending.Request.UILocales, pending.Request.OfflineAccess = sid, req.Parameters.UILocales, true
+	if req.Parameters.HasPrompt("none") {
 		pending.Request.Prompt = "none"
 	}
-	return pending.redirect(l.frame.Sealer, w, r, p, req)
+	return pending.redirect(l.renderer.Sealer, w, r, p, req)
 }
 
-// returned continues the request with the session that the provider was asked about, and reports whether
+// handleResponse continues the request with the session that the provider was asked about, and reports whether
 // it has responded: false if the browser's session has changed or another person has returned.
-func (l *OfflineAccessRequester) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
-	signedIn, err := l.sessions.Current(r)
+func (l *OfflineAccessRequester) handleResponse(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, responseErr error) bool {
+	signedIn, err := l.sessions.CurrentPerson(r)
 	switch {
-	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.SignInMethods(req.Destination.Providers).Has(p.Key):
+	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
 		return false
-	case failed == nil && signedIn.Subject != identity.Subject:
+	case responseErr == nil && signedIn.Subject != identity.Subject:
 		return false
 	}
-	var held relyingparty.ProviderTokens
-	if failed == nil && identity.RefreshToken != "" {
-		held = identity.ProviderTokens
+	var tokens relyingparty.ProviderTokens
+	if responseErr == nil && identity.RefreshToken != "" {
+		tokens = identity.ProviderTokens
 	}
-	if failed != nil {
-		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: failed})
+	if responseErr != nil {
+		l.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: responseErr})
 	}
-	if err := l.sessions.SignIns.Renew(r.Context(), signedIn.SID, p.Key, held); err != nil {
+	if err := l.sessions.SignIns.Renew(r.Context(), signedIn.SID, p.Key, tokens); err != nil {
 		req.Purpose.Reject(w, r, err)
 		return true
 	}
-	req.FactorRequested = true
+	req.FactorsRequested = true
 	req.Purpose.Continue(w, r, signedIn)
 	return true
 }
 
 // LimitScope removes offline_access from a scope (RFC 6749 §3.3) if the provider cannot be queried after
 // the session ends, because the grant would outlast the person's removal at the provider.
-func (l *OfflineAccessRequester) LimitScope(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
+func (l *OfflineAccessRequester) LimitScope(ctx context.Context, scope []string, signedIn *session.SignedInPerson) ([]string, error) {
 	at := slices.Index(scope, client.OfflineAccess)
 	if at < 0 {
 		return scope, nil

@@ -22,55 +22,55 @@ import (
 
 // secondFactor requests the second factor from people who have enrolled one.
 type secondFactor struct {
-	frame    *Frame
-	requests *reopener
+	renderer *Renderer
+	requests *requestRestorer
 	pending  *pendingFactors
 	sessions *session.Sessions
 	limiter  *lockout.Limiter
 	factors  *factor.Factors
-	start    *starter
+	start    *sessionStarter
 }
 
 // begin continues after the first factor: it requests the second factor, or starts the session if
 // none is enrolled. prompt=none forbids the page (OpenID Connect Core §3.1.2.1).
 func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
 	audit.RecordAuthenticated(r.Context())
-	held, err := f.factors.Load(r.Context(), user)
+	enrolled, err := f.factors.Load(r.Context(), user)
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	if !held.Any() {
-		f.start.session(w, r, req, user, session)
+	if !enrolled.HasAny() {
+		f.start.startSession(w, r, req, user, session)
 		return
 	}
-	if req.How.Prompts("none") {
+	if req.Parameters.HasPrompt("none") {
 		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
-		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.Upstream(), Err: err})
+		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: err})
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	session.User, session.Credential = user.ID, user.Credential()
+	session.User, session.CredentialDigest = user.ID, user.Credential()
 	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.Query})
 }
 
 // readPending reads a pending second factor and rechecks the account and session.
 func (f *secondFactor) readPending(r *http.Request, sealed string) (*pendingSecondFactor, error) {
-	pending, err := f.pending.open(r, sealed)
+	pending, err := f.pending.unseal(r, sealed)
 	if err != nil {
 		return nil, err
 	}
-	still, err := f.stillSignedIn(r, pending)
+	stillSignedIn, err := f.isStillSignedIn(r, pending)
 	if err != nil {
 		return nil, err
 	}
 	if pending.user, err = f.sessions.User(r.Context(), &pending.Session); err != nil {
 		return nil, err
 	}
-	if pending.user == nil || !still {
-		return nil, errCodeTooLate
+	if pending.user == nil || !stillSignedIn {
+		return nil, errSecondFactorExpired
 	}
-	pending.req, err = f.requests.reopen(r.Context(), pending.Query)
+	pending.req, err = f.requests.restore(r.Context(), pending.Query)
 	return pending, err
 }
 
@@ -78,10 +78,10 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	pending, err := f.readPending(r, p.Get("factor"))
 	switch {
 	case pending == nil:
-		f.frame.ShowError(w, r, err)
-	case f.frame.Failed(w, r, pending.req, err):
+		f.renderer.ShowError(w, r, err)
+	case f.renderer.RejectIfError(w, r, pending.req, err):
 	case p.Get("decision") == "deny":
-		pending.req.Once = f.pending.completing(pending, nil)
+		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
@@ -92,20 +92,20 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 
 // show shows the page with the person's available factors.
 func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, pending *pendingSecondFactor, data page.SecondFactor) {
-	held, err := f.factors.Load(r.Context(), pending.user)
-	data.Factor, data.Code = pending.sealed, !pending.PasskeyOnly
-	if err == nil && len(held.Passkeys) > 0 && f.factors.Passkeys != nil {
+	enrolled, err := f.factors.Load(r.Context(), pending.user)
+	data.Pending, data.AcceptsCode = pending.sealed, !pending.PasskeyOnly
+	if err == nil && len(enrolled.Passkeys) > 0 && f.factors.Passkeys != nil {
 		var c *factor.Ceremony
 		c, err = f.factors.Passkeys.BeginSecondFactor(w, r, pending.user)
-		data.Passkey = passkeyPrompt(c)
+		data.Passkey = pagePasskey(c)
 	}
 	if err != nil {
 		pending.req.Purpose.Reject(w, r, err)
 		return
 	}
-	data.App, data.Recovery = held.HasApp(), len(held.Recovery) > 0
+	data.HasApp, data.HasRecoveryCodes = enrolled.HasApp(), len(enrolled.RecoveryCodeHashes) > 0
 	data.Client = pending.req.Destination.Title
-	f.frame.Show(w, r, pending.req, page.View{Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data})
+	f.renderer.Show(w, r, pending.req, page.View{Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data})
 }
 
 // proof is a verified second factor.
@@ -114,70 +114,70 @@ type proof struct {
 	release func(ctx context.Context) // makes the factor usable again after an internal error
 }
 
-// prove verifies the submitted factor.
-func (f *secondFactor) prove(r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) (proof, error) {
+// verify verifies the submitted factor.
+func (f *secondFactor) verify(r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) (proof, error) {
 	switch {
 	case p.Get("assertion") != "" && f.factors.Passkeys != nil:
-		answered, err := f.factors.Passkeys.SecondFactor(r, pending.user, p.Get("passkey"), p.Get("assertion"))
-		return proof{amr: answered.AMR, release: func(context.Context) {}}, err
+		verified, err := f.factors.Passkeys.VerifySecondFactor(r, pending.user, p.Get("passkey"), p.Get("assertion"))
+		return proof{amr: verified.AMR, release: func(context.Context) {}}, err
 	case pending.PasskeyOnly:
 		return proof{}, people.ErrWrongCode
 	}
-	counters, _, err := f.limiter.Counters(r, lockout.Code, pending.user.ID, pending.user.ID)
-	right := proof{amr: []string{"otp"}}
+	counters, _, err := f.limiter.Counters(r, lockout.KindCode, pending.user.ID, pending.user.ID)
+	verifiedFactor := proof{amr: []string{"otp"}}
 	if err == nil {
 		err = f.limiter.Attempt(r.Context(), counters, people.ErrWrongCode, func() (err error) {
-			right.release, err = f.factors.UseCode(r.Context(), pending.user, p.Get("code"))
+			verifiedFactor.release, err = f.factors.UseCode(r.Context(), pending.user, p.Get("code"))
 			return err
 		})
 	}
-	return right, err
+	return verifiedFactor, err
 }
 
 func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
-	right, err := f.prove(r, pending, p)
-	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.Destination.ClientID, User: pending.user.ID, Person: pending.Session.Upstream(), Err: err}
+	verifiedFactor, err := f.verify(r, pending, p)
+	event := audit.Event{Kind: audit.KindSignIn, ClientID: pending.req.Destination.ClientID, User: pending.user.ID, Person: pending.Session.UpstreamPerson(), Err: err}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):
-		f.frame.Trail.RecordLockout(r.Context(), event)
+		f.renderer.Trail.RecordLockout(r.Context(), event)
 		lockout.SetRetryAfter(w, wait.Wait)
 		f.show(w, r, http.StatusTooManyRequests, pending, page.SecondFactor{Wait: wait.Wait})
 	case errors.Is(err, people.ErrWrongCode):
-		f.frame.Trail.Record(r.Context(), event)
-		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{Wrong: true})
-	case errors.Is(err, factor.ErrPasskey):
-		f.frame.Trail.Record(r.Context(), event)
+		f.renderer.Trail.Record(r.Context(), event)
+		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{WrongCode: true})
+	case errors.Is(err, factor.ErrPasskeyRejected):
+		f.renderer.Trail.Record(r.Context(), event)
 		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{WrongPasskey: true})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		pending.req.Purpose.Reject(w, r, err)
 	default:
-		f.finish(w, r, pending, right)
+		f.finish(w, r, pending, verifiedFactor)
 	}
 }
 
 // finish starts the session or steps it up.
-func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, right proof) {
-	for _, method := range append(right.amr, "mfa") {
+func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, verifiedFactor proof) {
+	for _, method := range append(verifiedFactor.amr, "mfa") {
 		if !slices.Contains(pending.Session.AMR, method) {
 			pending.Session.AMR = append(pending.Session.AMR, method)
 		}
 	}
 	done := false
-	pending.req.Once = f.pending.completing(pending, func() error { done = true; return nil })
-	if f.start.session(w, r, pending.req, pending.user, pending.Session); !done {
-		right.release(r.Context())
+	pending.req.SingleUse = f.pending.completion(pending, func() error { done = true; return nil })
+	if f.start.startSession(w, r, pending.req, pending.user, pending.Session); !done {
+		verifiedFactor.release(r.Context())
 	}
 }
 
-// stillSignedIn reads the session to step up and reports whether the browser still has it, because
+// isStillSignedIn reads the session to step up and reports whether the browser still has it, because
 // a further factor alone is not a sign-in.
-func (f *secondFactor) stillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
+func (f *secondFactor) isStillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
 	if pending.SID == "" {
 		return true, nil
 	}
-	stored, err := f.sessions.Stored(r)
+	stored, err := f.sessions.FindByBrowser(r)
 	if stored == nil || stored.SID != pending.SID || err != nil {
 		return false, err
 	}
@@ -189,14 +189,14 @@ const (
 	// secondFactorLifetime is the lifetime of the page for the second factor.
 	secondFactorLifetime = 5 * time.Minute
 
-	// maxUsedFactors is the number of completed sign-ins remembered per person.
-	maxUsedFactors = 200
+	// maxCompletedSignIns is the number of completed sign-ins remembered per person.
+	maxCompletedSignIns = 200
 
-	// maxPendingFactor limits a pending second factor in bytes, because it is part of a URL.
-	maxPendingFactor = 10 << 10
+	// maxPendingSize limits a pending second factor in bytes, because it is part of a URL.
+	maxPendingSize = 10 << 10
 )
 
-var errCodeTooLate = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
+var errSecondFactorExpired = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
 
 // pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by
 // no other endpoint. The browser stores it sealed, so that abandoned sign-ins use no memory.
@@ -212,55 +212,55 @@ type pendingSecondFactor struct {
 	req    *Request
 }
 
-// usedKey returns the key that marks the sign-in as completed.
-func (p *pendingSecondFactor) usedKey() string { return store.Key("factor-used", p.ID) }
+// completedKey returns the key that marks the sign-in as completed.
+func (p *pendingSecondFactor) completedKey() string { return store.Key("factor-used", p.ID) }
 
 // pendingFactors seals pending second factors and records completed ones.
 type pendingFactors struct {
-	frame *Frame
-	store store.Store
-	used  *store.PerUserLimit
+	renderer  *Renderer
+	store     store.Store
+	completed *store.PerUserLimit
 }
 
 // redirect redirects the browser to the page for the second factor. The provider's ID token is
 // dropped if the URL would become too long, because it is only a hint for logout.
 func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *Request, pending pendingSecondFactor) {
 	pending.ID = oauth2.RandomToken()
-	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
+	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingSize {
 		pending.Session.UpstreamIDToken = ""
 	}
-	sealed, err := ps.frame.Sealer.SealJSON(w, r, "factor", pending)
-	ps.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?factor=", sealed, err)
+	sealed, err := ps.renderer.Sealer.SealJSON(w, r, "factor", pending)
+	ps.renderer.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?factor=", sealed, err)
 }
 
-// open unseals a pending second factor of this browser, unless it was completed.
-func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
+// unseal unseals a pending second factor of this browser, unless it was completed.
+func (ps *pendingFactors) unseal(r *http.Request, sealed string) (*pendingSecondFactor, error) {
 	pending := &pendingSecondFactor{sealed: sealed}
-	if err := ps.frame.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errCodeTooLate, pending); err != nil {
+	if err := ps.renderer.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errSecondFactorExpired, pending); err != nil {
 		return nil, err
 	}
-	switch _, err := ps.store.Get(r.Context(), pending.usedKey()); {
+	switch _, err := ps.store.Get(r.Context(), pending.completedKey()); {
 	case err == nil:
-		return nil, errCodeTooLate
+		return nil, errSecondFactorExpired
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
 	}
 	return pending, nil
 }
 
-// completing returns the single use that completes a sign-in.
-func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *SingleUseValue {
+// completion returns the single use that completes a sign-in.
+func (ps *pendingFactors) completion(pending *pendingSecondFactor, after func() error) *SingleUseValue {
 	return &SingleUseValue{
-		Store: ps.store, Before: ps.used.Record(pending.user.ID, pending.usedKey()), After: after,
-		Call: &store.Call{Op: store.Put, Key: pending.usedKey(), TTL: secondFactorLifetime},
+		Store: ps.store, Before: ps.completed.Record(pending.user.ID, pending.completedKey()), After: after,
+		Call: &store.Call{Op: store.Put, Key: pending.completedKey(), TTL: secondFactorLifetime},
 	}
 }
 
-var errUnmet = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
+var errMissingFactor = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
 
 // StepUp requests further factors from signed-in people.
 type StepUp struct {
-	frame    *Frame
+	renderer *Renderer
 	pending  *pendingFactors
 	factors  *factor.Factors
 	sessions *session.Sessions
@@ -270,43 +270,45 @@ type StepUp struct {
 // RespondIfNeeded requests a further factor if required, or rejects the request, and reports whether it has responded.
 // acr_values are requested only once and need not be met (OpenID Connect Core §3.1.2.1). A session from before the
 // second factor was enrolled is not accepted without it, except the session in which it was enrolled.
-func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
-	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.How.ACRValues))
+func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson) bool {
+	required, requested := req.requiredACR(), weakestACR(strings.Fields(req.Parameters.ACRValues))
 	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
-	if has(required) && has(asked) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
+	if has(required) && has(requested) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
 		return false
 	}
-	held, err := s.factors.Load(r.Context(), signedIn.User)
-	if err == nil && held.NeedsProof(factor.NewSessionContext(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+	enrolled, err := s.factors.Load(r.Context(), signedIn.User)
+	if err == nil && enrolled.RequiresSecondFactor(factor.NewSessionContext(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
 		required = oauth2.ACRMultiFactor
 	}
-	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
-	silent := req.How.Prompts("none")
+	can := func(class string) bool {
+		return enrolled.HasAny() && (class != oauth2.ACRPhishingResistant || len(enrolled.Passkeys) > 0)
+	}
+	noPages := req.Parameters.HasPrompt("none")
 	switch {
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
-	case has(required) && has(asked):
+	case has(required) && has(requested):
 		return false
-	case !has(asked) && can(asked) && !req.FactorRequested && !silent:
-		s.ask(w, r, req, required == oauth2.ACRPhishing)
-	case s.providerMay(req, signedIn, !has(required) && !can(required), !has(asked) && !can(asked)):
-		s.frame.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
+	case !has(requested) && can(requested) && !req.FactorsRequested && !noPages:
+		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
+	case s.providerMaySupply(req, signedIn, !has(required) && !can(required), !has(requested) && !can(requested)):
+		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
 	case has(required):
 		return false
-	case can(required) && silent:
-		s.refuse(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor needs a page, and prompt is none"})
+	case can(required) && noPages:
+		s.reject(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor needs a page, and prompt is none"})
 	case can(required):
-		s.ask(w, r, req, required == oauth2.ACRPhishing)
+		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	default:
-		s.refuse(w, r, req, signedIn, errUnmet)
+		s.reject(w, r, req, signedIn, errMissingFactor)
 	}
 	return true
 }
 
-// providerMay reports whether the person's identity provider may supply a factor that the person
+// providerMaySupply reports whether the person's identity provider may supply a factor that the person
 // cannot supply here: a required one, or a merely requested one if the provider has an acr value
 // for it. After a sign-in there, the person is not redirected again.
-func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequired, lacksAsked bool) bool {
+func (s *StepUp) providerMaySupply(req *Request, signedIn *session.SignedInPerson, lacksRequired, lacksRequested bool) bool {
 	p := s.accounts.Providers[signedIn.Provider]
 	switch {
 	case p == nil || req.justSignedIn:
@@ -314,19 +316,19 @@ func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequ
 	case lacksRequired:
 		return oauth2.MeetsACR(oauth2.ACRMultiFactor, req.requiredACR())
 	}
-	known := len(p.ACRMap.ProviderACRs(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
-	return lacksAsked && known && !req.FactorRequested && !req.How.Prompts("none")
+	isMapped := len(p.ACRMap.ProviderACRs(weakestACR(strings.Fields(req.Parameters.ACRValues)))) > 0
+	return lacksRequested && isMapped && !req.FactorsRequested && !req.Parameters.HasPrompt("none")
 }
 
-func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
-	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
+func (s *StepUp) reject(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson, err error) {
+	s.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
 	req.Purpose.Reject(w, r, err)
 }
 
-// ask redirects the browser to the page for the second factor. The session is unchanged until the
+// requestFactor redirects the browser to the page for the second factor. The session is unchanged until the
 // factor has been verified.
-func (s *StepUp) ask(w http.ResponseWriter, r *http.Request, req *Request, passkeyOnly bool) {
-	stored, err := s.sessions.Stored(r)
+func (s *StepUp) requestFactor(w http.ResponseWriter, r *http.Request, req *Request, passkeyOnly bool) {
+	stored, err := s.sessions.FindByBrowser(r)
 	if err == nil && stored == nil {
 		err = ErrPageExpired
 	}

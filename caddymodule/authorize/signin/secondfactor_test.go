@@ -27,8 +27,8 @@ func TestSecondFactor(t *testing.T) {
 		code func() string
 		want int
 	}{
-		{"right", authorizetest.CodeNow, http.StatusFound},
-		{"right, in two groups", func() string { return authorizetest.CodeNow()[:3] + " " + authorizetest.CodeNow()[3:] }, http.StatusFound},
+		{"right", authorizetest.CurrentOTP, http.StatusFound},
+		{"right, in two groups", func() string { return authorizetest.CurrentOTP()[:3] + " " + authorizetest.CurrentOTP()[3:] }, http.StatusFound},
 		{"of the step before", func() string { return authorizetest.OTP(authorizetest.TOTPSecret, time.Now().Add(-30*time.Second)) }, http.StatusFound},
 		{"of two steps before", func() string { return authorizetest.OTP(authorizetest.TOTPSecret, time.Now().Add(-60*time.Second)) }, http.StatusForbidden},
 		{"wrong", func() string { return "not it" }, http.StatusForbidden},
@@ -47,7 +47,7 @@ func TestSecondFactor(t *testing.T) {
 				if tt.want == http.StatusForbidden {
 					text := authorizetest.Body(t, r)
 					authorizetest.WantText(t, text, "This code is incorrect, expired or already used.")
-					r = b.SendOTP(authorizetest.Field(t, text, "factor"), authorizetest.CodeNow())
+					r = b.SendOTP(authorizetest.FieldValue(t, text, "factor"), authorizetest.CurrentOTP())
 				}
 				if authorizetest.Location(t, r).Query().Get("code") == "" {
 					t.Error("no code after a right one")
@@ -92,12 +92,12 @@ func TestSecondFactorIsBound(t *testing.T) {
 		name string
 		do   func(t *testing.T, b *authorizetest.Browser, factor *string)
 	}{
-		{"in another browser", func(_ *testing.T, b *authorizetest.Browser, _ *string) { authorizetest.BecomeAnother(b) }},
+		{"in another browser", func(_ *testing.T, b *authorizetest.Browser, _ *string) { authorizetest.ReplaceBrowserCookies(b) }},
 		{"without the cookie", func(_ *testing.T, b *authorizetest.Browser, _ *string) { clear(b.Cookies) }},
 		{"after more than five minutes", func(*testing.T, *authorizetest.Browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
 		{"made up", func(_ *testing.T, _ *authorizetest.Browser, factor *string) { *factor = "x" }},
 		{"a second time", func(t *testing.T, b *authorizetest.Browser, factor *string) {
-			authorizetest.Location(t, b.SendOTP(*factor, authorizetest.CodeNow()))
+			authorizetest.Location(t, b.SendOTP(*factor, authorizetest.CurrentOTP()))
 			time.Sleep(time.Minute)
 		}},
 		{"after the password changed", func(t *testing.T, b *authorizetest.Browser, _ *string) {
@@ -121,7 +121,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.WithTOTP(c); c.Store = sameStore }))
 				factor := b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 				tt.do(t, b, &factor)
-				if r := b.SendOTP(factor, authorizetest.CodeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
+				if r := b.SendOTP(factor, authorizetest.CurrentOTP()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
 					t.Errorf("status %d", r.StatusCode)
 				}
 			})
@@ -140,7 +140,7 @@ func TestCodeCountsOnce(t *testing.T) {
 		s := start()
 		var in atomic.Int32
 		var wg sync.WaitGroup
-		code := authorizetest.CodeNow()
+		code := authorizetest.CurrentOTP()
 		for range 20 {
 			b := authorizetest.NewBrowser(t, s)
 			factor := b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right"))
@@ -204,7 +204,7 @@ func TestCodesAreCounted(t *testing.T) {
 			}
 		}
 		b := authorizetest.NewBrowser(t, s)
-		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right")), authorizetest.CodeNow())
+		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right")), authorizetest.CurrentOTP())
 		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many attempts.") {
 			t.Errorf("status %d, %v: %s", r.StatusCode, r.Header, text)
 		}
@@ -216,26 +216,26 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	linked := func(secret string) *authorizetest.Browser {
 		p := providertest.Start(t)
-		return authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].EmailVerified = "alice@hospital.example", true
 			c.Users[0].TOTPSecret = secret
 		}))
 	}
 	without := linked("")
-	if u := authorizetest.Federate(without, nil); u.Query().Get("code") == "" {
+	if u := authorizetest.SignInAtProvider(without, nil); u.Query().Get("code") == "" {
 		t.Fatalf("not linked: %s", u)
 	}
 	b := linked(authorizetest.TOTPSecret)
-	r := b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital")))
+	r := b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))
 	for r.StatusCode != http.StatusOK {
 		r = authorizetest.FollowOnce(b, r)
 	}
-	sealed := authorizetest.Field(t, authorizetest.Body(t, r), "factor")
+	sealed := authorizetest.FieldValue(t, authorizetest.Body(t, r), "factor")
 	if b.Cookies["__Host-fhir-session"] != "" {
 		t.Fatalf("no second factor; cookies %v", b.Cookies)
 	}
-	code := authorizetest.Location(t, b.SendOTP(sealed, authorizetest.CodeNow())).Query().Get("code")
+	code := authorizetest.Location(t, b.SendOTP(sealed, authorizetest.CurrentOTP())).Query().Get("code")
 	id := b.Claims(authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).IDToken)
 	if amr, _ := id["amr"].([]any); id["sub"] != "alice" || !slices.Contains(amr, any("mfa")) {
 		t.Errorf("ID token %v", id)
@@ -259,7 +259,7 @@ func TestAMR(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
 				r := b.SignIn(authorizetest.Request(nil), "alice", "right")
 				if r.StatusCode == http.StatusSeeOther {
-					r = b.SendOTP(b.OpenSecondFactor(r), authorizetest.CodeNow())
+					r = b.SendOTP(b.OpenSecondFactor(r), authorizetest.CurrentOTP())
 				}
 				for range 2 {
 					answer := b.RequestTokens(authorizetest.CodeForm(authorizetest.Location(t, r).Query().Get("code"), nil))
@@ -276,11 +276,11 @@ func TestAMR(t *testing.T) {
 }
 
 // Configuring a second factor for a user ends sessions that started without a second factor.
-func TestSecondFactorEndsSessionsWithout(t *testing.T) {
+func TestSecondFactorEndsWeakerSessions(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store; authorizetest.WithTOTP(c) })
 	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path, "/oauth2/login")
 }
@@ -295,7 +295,7 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 }
 
 // The page for the second factor starts one session only. After logout, the second factor alone is not sufficient.
-func TestCompletedSecondFactorIsOver(t *testing.T) {
+func TestSecondFactorPageIsSingleUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
 	factor := b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right"))
@@ -307,12 +307,12 @@ func TestCompletedSecondFactorIsOver(t *testing.T) {
 	}
 }
 
-func requiring(acr string) func(*authorize.Config) {
+func withRequiredACR(acr string) func(*authorize.Config) {
 	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
 }
 
-// asks returns the outcome of a request with a session: a code, an error, or a page for a further factor.
-func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
+// requestOutcome returns the outcome of a request with a session: a code, an error, or a page for a further factor.
+func requestOutcome(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	t.Helper()
 	u, err := b.Authorize(authorizetest.Request(change)).Location()
 	switch {
@@ -354,11 +354,11 @@ func TestStepUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring(tt.required)))
+			b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, withRequiredACR(tt.required)))
 			if tt.app {
-				authorizetest.EnrolApp(b)
+				authorizetest.EnrollApp(b)
 			}
-			authorizetest.Equal(t, asks(t, b, tt.change), tt.want)
+			authorizetest.Equal(t, requestOutcome(t, b, tt.change), tt.want)
 		})
 	}
 }
@@ -366,18 +366,18 @@ func TestStepUp(t *testing.T) {
 func TestStepUpByCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
-		secret, _ := authorizetest.EnrolApp(b)
+		b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, withRequiredACR("mfa")))
+		secret, _ := authorizetest.EnrollApp(b)
 		before := b.Cookies["__Host-fhir-session"]
 		r := b.Authorize(authorizetest.Request(nil))
 		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
-		answer := authorizetest.Location(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())))
+		answer := authorizetest.Location(t, b.SendOTP(authorizetest.FieldValue(t, page, "factor"), authorizetest.OTP(secret, time.Now())))
 		claims := b.Claims(b.Redeem(answer).IDToken)
 		sid, _, _ := strings.Cut(before, ".")
 		if claims["acr"] != "mfa" || claims["sid"] != sid {
 			t.Errorf("%v, session before %s", claims, sid)
 		}
-		authorizetest.Equal(t, asks(t, b, nil), "code")
+		authorizetest.Equal(t, requestOutcome(t, b, nil), "code")
 	})
 }
 
@@ -385,14 +385,14 @@ func TestStepUpByCode(t *testing.T) {
 func TestStepUpByPasskeyAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, a := authorizetest.AtAccount(t, authorizetest.New(t, requiring("phr"))), authorizetest.NewAuthenticator()
-		authorizetest.EnrolPasskey(b, a)
+		b, a := authorizetest.NewAccountBrowser(t, authorizetest.New(t, withRequiredACR("phr"))), authorizetest.NewAuthenticator()
+		authorizetest.EnrollPasskey(b, a)
 		r := b.Authorize(authorizetest.Request(nil))
 		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
 		if strings.Contains(page, `name="code"`) {
 			t.Errorf("a code is asked for: %s", page)
 		}
-		authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
+		authorizetest.WantStatus(t, b.SendOTP(authorizetest.FieldValue(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
 		if code := authorizetest.Location(t, authorizetest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
 			t.Error("no code")
 		}
@@ -405,7 +405,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, end := range map[string]func(b *authorizetest.Browser){
 			"signed out": func(b *authorizetest.Browser) {
-				sealed := authorizetest.Field(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
+				sealed := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			},
 			"no cookie": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
@@ -413,11 +413,11 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 				b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 			},
 		} {
-			b := authorizetest.AtAccount(t, authorizetest.New(t, requiring("mfa")))
-			secret, _ := authorizetest.EnrolApp(b)
+			b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, withRequiredACR("mfa")))
+			secret, _ := authorizetest.EnrollApp(b)
 			page := authorizetest.Body(t, b.Get(b.Authorize(authorizetest.Request(nil)).Header.Get("Location")))
 			end(b)
-			authorizetest.WantStatus(t, b.SendOTP(authorizetest.Field(t, page, "factor"), authorizetest.OTP(secret, time.Now())), http.StatusBadRequest, name)
+			authorizetest.WantStatus(t, b.SendOTP(authorizetest.FieldValue(t, page, "factor"), authorizetest.OTP(secret, time.Now())), http.StatusBadRequest, name)
 		}
 	})
 }
@@ -430,8 +430,8 @@ func TestRequiredACREndsGrants(t *testing.T) {
 	server := func(acr string) *authorize.Server {
 		return authorizetest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
 	}
-	tokens := authorizetest.NewBrowser(t, server("")).Tokens(authorizetest.OfflineAccess(nil))
-	authorizetest.Equal(t, authorizetest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
+	tokens := authorizetest.NewBrowser(t, server("")).Tokens(authorizetest.WithOfflineAccess(nil))
+	authorizetest.Equal(t, authorizetest.NewBrowser(t, server("mfa")).Refresh(tokens.RefreshToken, nil).Error, "invalid_grant")
 }
 
 // A provider's multi-factor amr is accepted.
@@ -441,7 +441,7 @@ func TestACROfProvider(t *testing.T) {
 		p := providertest.Start(t, func(s *providertest.Settings) {
 			s.IDToken = func(t *providertest.IDToken) { t.Claims["amr"] = []string{amr} }
 		})
-		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
 		authorizetest.Equal(t, b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
 	}
 }
@@ -452,20 +452,20 @@ func TestFactorIsNotOutrun(t *testing.T) {
 	t.Parallel()
 	passkey := func(t *testing.T, b *authorizetest.Browser) url.Values {
 		t.Helper()
-		return authorizetest.PasskeyForm(b, authorizetest.NewAuthenticator())
+		return authorizetest.PasskeyEnrollmentForm(b, authorizetest.NewAuthenticator())
 	}
 	app := func(_ *testing.T, b *authorizetest.Browser) url.Values {
-		form, _ := authorizetest.AppForm(b)
+		form, _ := authorizetest.AppEnrollmentForm(b)
 		return form
 	}
 	button := func(action string) func(*testing.T, *authorizetest.Browser) url.Values {
 		return func(t *testing.T, b *authorizetest.Browser) url.Values {
 			t.Helper()
-			return url.Values{"request": {authorizetest.Field(t, authorizetest.AccountPage(b, ""), "request")}, "action": {action}}
+			return url.Values{"request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, ""), "request")}, "action": {action}}
 		}
 	}
-	byApp := func(b *authorizetest.Browser) { authorizetest.EnrolApp(b) }
-	byPasskey := func(b *authorizetest.Browser) { authorizetest.EnrolPasskey(b, authorizetest.NewAuthenticator()) }
+	byApp := func(b *authorizetest.Browser) { authorizetest.EnrollApp(b) }
+	byPasskey := func(b *authorizetest.Browser) { authorizetest.EnrollPasskey(b, authorizetest.NewAuthenticator()) }
 	for _, tt := range []struct {
 		name  string
 		form  func(*testing.T, *authorizetest.Browser) url.Values
@@ -481,10 +481,10 @@ func TestFactorIsNotOutrun(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := authorizetest.New(t, nil)
-				owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+				owner, thief := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s)
 				form := tt.form(t, thief)
 				tt.enrol(owner)
-				before := factorsShown(owner)
+				before := listedFactors(owner)
 				if before == "" {
 					t.Fatal("the account page shows no factors")
 				}
@@ -492,7 +492,7 @@ func TestFactorIsNotOutrun(t *testing.T) {
 				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
 					t.Errorf("%d to %q", r.StatusCode, to)
 				}
-				authorizetest.Equal(t, factorsShown(owner), before)
+				authorizetest.Equal(t, listedFactors(owner), before)
 			})
 		})
 	}
@@ -500,14 +500,14 @@ func TestFactorIsNotOutrun(t *testing.T) {
 
 var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
 
-// factorsShown returns the factors listed on the account page.
-func factorsShown(b *authorizetest.Browser) string {
+// listedFactors returns the factors listed on the account page.
+func listedFactors(b *authorizetest.Browser) string {
 	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
 // A session from before the second factor was enrolled is not accepted without it, not even on
 // pages left open. The session in which it was enrolled continues.
-func TestSessionOfBeforeTheFactor(t *testing.T) {
+func TestSessionFromBeforeFactor(t *testing.T) {
 	t.Parallel()
 	leadsToFactor := func(r *http.Response) bool {
 		return strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=")
@@ -524,7 +524,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 		"an answer to a consent page": func(t *testing.T, b *authorizetest.Browser) func() *http.Response {
 			t.Helper()
 			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
-			return func() *http.Response { return b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")) }
+			return func() *http.Response { return b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")) }
 		},
 		"the account page": func(_ *testing.T, b *authorizetest.Browser) func() *http.Response {
 			return func() *http.Response { return authorizetest.FollowOnce(b, b.Get("/oauth2/account")) }
@@ -540,20 +540,20 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(authorizetest.FHIRServer)
 				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = authorizetest.LaunchScopes, []string{"code", "token"}
 			})
-			owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+			owner, thief := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s)
 			ask := give(t, thief)
-			authorizetest.EnrolApp(owner)
+			authorizetest.EnrollApp(owner)
 			if r := ask(); !leadsToFactor(r) {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			authorizetest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
-			authorizetest.Equal(t, asks(t, owner, nil), "code", "the owner's")
+			authorizetest.Equal(t, requestOutcome(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
+			authorizetest.Equal(t, requestOutcome(t, owner, nil), "code", "the owner's")
 		})
 	}
 }
 
-// gold is a provider with the acr gold for two factors. acr lists the values of successive sign-ins.
-func gold(t *testing.T, acr ...string) *providertest.Provider {
+// newGoldProvider is a provider with the acr gold for two factors. acr lists the values of successive sign-ins.
+func newGoldProvider(t *testing.T, acr ...string) *providertest.Provider {
 	t.Helper()
 	return providertest.Start(t, func(s *providertest.Settings) {
 		s.Metadata = map[string]any{"claims_parameter_supported": true}
@@ -563,8 +563,8 @@ func gold(t *testing.T, acr ...string) *providertest.Provider {
 	})
 }
 
-// golden configures a client to require a class, and maps the provider's gold.
-func golden(required string) func(*people.IdentityProvider, *authorize.Config) {
+// requireGold configures a client to require a class, and maps the provider's gold.
+func requireGold(required string) func(*people.IdentityProvider, *authorize.Config) {
 	return func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.ACRMap = map[string]string{"gold": "mfa"}
 		c.Clients[0].ACR = required
@@ -575,7 +575,7 @@ const essentialGold = `{"id_token":{"acr":{"essential":true,"value":"gold"}}}`
 
 // The required class is sent to the provider in its own acr values, as an essential claim if
 // required. Sign-ins below a required class are rejected.
-func TestProviderIsAskedForClass(t *testing.T) {
+func TestProviderGetsACRValues(t *testing.T) {
 	t.Parallel()
 	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"value":"mfa"}}}`}}
 	for name, tt := range map[string]struct {
@@ -599,9 +599,9 @@ func TestProviderIsAskedForClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := gold(t, tt.acr)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, golden(tt.required)))
-			authorizetest.Equal(t, authorizetest.Federate(b, tt.change).Query().Get("error"), tt.wantError)
+			p := newGoldProvider(t, tt.acr)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, requireGold(tt.required)))
+			authorizetest.Equal(t, authorizetest.SignInAtProvider(b, tt.change).Query().Get("error"), tt.wantError)
 			asked := p.Requests(providertest.Authorization)
 			authorizetest.Equal(t, len(asked), 1, "times at the provider")
 			authorizetest.Equal(t, asked[0].Form.Get("acr_values"), tt.values)
@@ -632,17 +632,17 @@ func TestStepUpAtProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := gold(t, "silver", tt.acr)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				golden(tt.required)(idp, c)
+			p := newGoldProvider(t, "silver", tt.acr)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				requireGold(tt.required)(idp, c)
 				lenient := c.Clients[0]
 				lenient.ID, lenient.ACR = "any", ""
 				c.Clients = append(c.Clients, lenient)
 			}))
-			if code := authorizetest.Federate(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
+			if code := authorizetest.SignInAtProvider(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
 				t.Fatal("no sign-in")
 			}
-			answer := authorizetest.Federate(b, tt.change)
+			answer := authorizetest.SignInAtProvider(b, tt.change)
 			authorizetest.Equal(t, answer.Query().Get("error"), tt.want)
 			authorizetest.Equal(t, len(p.Requests(providertest.Authorization)), tt.times, "times at the provider")
 			if tt.acr == "gold" && tt.want == "" {

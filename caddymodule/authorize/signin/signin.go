@@ -23,7 +23,7 @@ import (
 // Config configures [New].
 type Config struct {
 	Responder *endpoint.Responder // responses and errors
-	Frame     *Frame              // pages
+	Renderer  *Renderer           // pages
 	Store     store.Store         // store for used values
 	Limiter   *lockout.Limiter    // throttling of wrong passwords and codes
 	Accounts  *people.Accounts    // people who may sign in
@@ -33,8 +33,8 @@ type Config struct {
 	// Targets are further pages that require a sign-in, by name, besides the account page.
 	Targets map[string]Target
 
-	// Reopen recreates an app's request from its Query. Without a request, the error is shown to the person.
-	Reopen func(ctx context.Context, query string) (*Request, error)
+	// RestoreRequest recreates an app's request from its Query. Without a request, the error is shown to the person.
+	RestoreRequest func(ctx context.Context, query string) (*Request, error)
 }
 
 // SignIn signs people in.
@@ -46,37 +46,37 @@ type SignIn struct {
 	// Endpoints contains the sign-in page and the start and callback of each identity provider, by path.
 	Endpoints map[string]http.Handler
 
-	accounts *people.Accounts
-	sessions *session.Sessions
-	page     *signInPage
-	visits   *visits
-	refusals *refusals
-	other    *accountSwitch
+	accounts      *people.Accounts
+	sessions      *session.Sessions
+	page          *signInPage
+	pageRequests  *pageRequests
+	rejections    *rejectionPage
+	accountSwitch *accountSwitch
 }
 
 // New creates a SignIn from a configuration.
 func New(c Config) *SignIn {
-	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewPerUserLimit(maxUsedFactors, secondFactorLifetime)}
-	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
-	visits := &visits{frame: c.Frame, stepUp: stepUp, targets: c.Targets}
-	requests := &reopener{frame: c.Frame, visits: visits, apps: c.Reopen}
-	start := &starter{trail: c.Frame.Trail, sessions: c.Sessions}
+	pending := &pendingFactors{renderer: c.Renderer, store: c.Store, completed: store.NewPerUserLimit(maxCompletedSignIns, secondFactorLifetime)}
+	stepUp := &StepUp{renderer: c.Renderer, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
+	pageRequests := &pageRequests{renderer: c.Renderer, stepUp: stepUp, targets: c.Targets}
+	requests := &requestRestorer{renderer: c.Renderer, pageRequests: pageRequests, restoreAppRequest: c.RestoreRequest}
+	start := &sessionStarter{trail: c.Renderer.Trail, sessions: c.Sessions}
 	second := &secondFactor{
-		frame: c.Frame, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
+		renderer: c.Renderer, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
 	}
-	other := &accountSwitch{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
-	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, other: other}
+	switcher := &accountSwitch{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
+	rejections := &rejectionPage{renderer: c.Renderer, requests: requests, accounts: c.Accounts, accountSwitch: switcher}
 	page := &signInPage{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
-		passkeys: c.Factors.Passkeys, start: start, other: other,
+		renderer: c.Renderer, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
+		passkeys: c.Factors.Passkeys, start: start, accountSwitch: switcher,
 	}
-	lasting := &OfflineAccessRequester{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
-	s := &SignIn{StepUp: stepUp, OfflineAccess: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
+	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
+	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
-	s.Renewal = &Renewal{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions, begin: s.Begin}
+	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting, renewal: s.Renewal,
-		store: c.Store, identities: newIdentities(), states: store.NewPerUserLimit(maxStates, pendingLifetime),
+		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
+		store: c.Store, failedIdentities: newIdentities(), usedStates: store.NewPerUserLimit(maxUsedStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {
 		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(p.Endpoint(federation.start), http.MethodGet)
@@ -89,15 +89,15 @@ func New(c Config) *SignIn {
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Has("refused") {
-		s.refusals.serve(w, r, oauth2.Parameters(q))
+		s.rejections.serve(w, r, oauth2.Parameters(q))
 		return
 	}
 	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") {
 		s.page.serve(w, r)
 		return
 	}
-	req, err := s.visits.read(r.URL.RawQuery)
-	if s.visits.frame.Failed(w, r, req, err) {
+	req, err := s.pageRequests.parse(r.URL.RawQuery)
+	if s.pageRequests.renderer.RejectIfError(w, r, req, err) {
 		return
 	}
 	signedIn, err := s.Current(r, req)
@@ -112,9 +112,9 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // Current returns the signed-in person if the session satisfies the request; otherwise nil.
-func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, error) {
-	signedIn, err := s.sessions.Current(r)
-	if err != nil || signedIn == nil || !req.accepts(s.accounts.SignInMethods(req.Destination.Providers), signedIn) {
+func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedInPerson, error) {
+	signedIn, err := s.sessions.CurrentPerson(r)
+	if err != nil || signedIn == nil || !req.acceptsSession(s.accounts.SignInMethods(req.Destination.Providers), signedIn) {
 		return nil, err
 	}
 	return signedIn, nil
@@ -125,17 +125,17 @@ func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
 	s.begin(w, r, req, nil)
 }
 
-// RequiresOtherUser returns the signed-in person of an identity provider if the request is for another
+// FindOtherUser returns the signed-in person of an identity provider if the request is for another
 // person, who would sign in at the same provider; otherwise nil.
-func (s *SignIn) RequiresOtherUser(r *http.Request, req *Request) (*session.SignedIn, error) {
-	if req.How.Prompts("none") || req.How.LoginHint == "" && req.How.Subjects == nil {
+func (s *SignIn) FindOtherUser(r *http.Request, req *Request) (*session.SignedInPerson, error) {
+	if req.Parameters.HasPrompt("none") || req.Parameters.LoginHint == "" && req.Parameters.Subjects == nil {
 		return nil, nil
 	}
-	current, err := s.sessions.Current(r)
-	if err != nil || current == nil || s.accounts.Providers[current.Provider] == nil || !req.permits(s.accounts.SignInMethods(req.Destination.Providers), current) {
+	current, err := s.sessions.CurrentPerson(r)
+	if err != nil || current == nil || s.accounts.Providers[current.Provider] == nil || !req.permitsSession(s.accounts.SignInMethods(req.Destination.Providers), current) {
 		return nil, err
 	}
-	if req.How.IsFor(current.User.ID) && (req.How.LoginHint == "" || isNamed(current, req.How.LoginHint)) {
+	if req.Parameters.PermitsSubject(current.User.ID) && (req.Parameters.LoginHint == "" || matchesHint(current, req.Parameters.LoginHint)) {
 		return nil, nil
 	}
 	return current, nil
@@ -146,24 +146,24 @@ func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request
 	s.begin(w, r, req, url.Values{"login_hint": {""}})
 }
 
-// BeginAsAnother starts a sign-in of another person. The signed-in person is first signed out at the identity provider
+// BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider
 // and here. Without an end_session_endpoint, the provider is only asked to let the person select another account.
-func (s *SignIn) BeginAsAnother(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedIn) {
-	hint := req.How.LoginHint
-	if isNamed(current, hint) {
+func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedInPerson) {
+	hint := req.Parameters.LoginHint
+	if matchesHint(current, hint) {
 		hint = ""
 	}
-	s.begin(w, r, req, url.Values{otherAccount: {""}, "login_hint": {hint}})
+	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {hint}})
 }
 
 // begin redirects the browser to the sign-in with further parameters.
 func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values) {
-	next, err := s.page.address(w, r, req, q)
+	next, err := s.page.signInURL(w, r, req, q)
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
-	if err == nil && q.Has(otherAccount) {
-		next, err = s.other.leave(w, r, next)
+	if err == nil && q.Has(otherAccountParam) {
+		next, err = s.accountSwitch.endProviderSession(w, r, next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
@@ -172,29 +172,29 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 	endpoint.Redirect(w, http.StatusFound, next)
 }
 
-// EndSessionEndpoint returns the URL to which [SignIn.BeginAsAnother] redirects first, for a form's CSP; "" if none.
-func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedIn) (address string) {
+// EndSessionEndpoint returns the URL to which [SignIn.BeginAsOther] redirects first, for a form's CSP; "" if none.
+func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedInPerson) (address string) {
 	if p := s.accounts.Providers[current.Provider]; p != nil {
 		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // determined again when the button is pressed
 	}
 	return address
 }
 
-// starter starts sessions of authenticated people.
-type starter struct {
+// sessionStarter starts sessions of authenticated people.
+type sessionStarter struct {
 	trail    *audit.Recorder
 	sessions *session.Sessions
 }
 
-// session starts a session and continues the request.
-func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, begun session.Session) {
-	signedIn, err := s.sessions.Start(w, r, user, begun)
-	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: begun.Upstream(), Err: err})
+// startSession starts a session and continues the request.
+func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, newSession session.Session) {
+	signedIn, err := s.sessions.Start(w, r, user, newSession)
+	s.trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: newSession.UpstreamPerson(), Err: err})
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	req.FactorRequested, req.justSignedIn = true, true
+	req.FactorsRequested, req.justSignedIn = true, true
 	req.Purpose.Continue(w, r, signedIn)
 }
 
@@ -211,8 +211,8 @@ var ErrPageExpired = oauth2.NewRestartError("This sign-in page has expired or wa
 // ErrDenied means that the person denied the request.
 var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
 
-// Frame shows the pages of requests and seals the state of their forms.
-type Frame struct {
+// Renderer shows the pages of requests and seals the state of their forms.
+type Renderer struct {
 	Site      *page.Site      // HTML pages
 	Sealer    *browser.Sealer // seals texts for one browser
 	Trail     *audit.Recorder // audit log for errors
@@ -221,48 +221,48 @@ type Frame struct {
 }
 
 // Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and further addresses.
-func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
-	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
+func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
+	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.Parameters.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
 
 // FormAction returns the CSP sources for forms that may redirect to addresses or a provider.
-func (f *Frame) FormAction(addresses ...string) string {
+func (f *Renderer) FormAction(addresses ...string) string {
 	return page.FormAction(append(addresses, f.Issuers...)...)
 }
 
 // ShowError shows an error on a page if no redirect URI can receive it. The page reflects no input.
-func (f *Frame) ShowError(w http.ResponseWriter, r *http.Request, err error) {
+func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{
 		Title: page.T("This link doesn’t work"), Detail: e.Description,
 		Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:"),
 	}
-	f.Trail.RecordRejection(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
+	f.Trail.RecordRejection(r, audit.Event{Kind: auditKind(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e)}
+		message = page.Message{Title: page.T("Start again"), Text: page.ErrorText(e)}
 	case !errors.As(err, &own):
 		message = page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	}
 	f.Site.Show(w, r, page.View{Template: "message", Status: e.HTTPStatus(), Data: message, Policy: page.Policy{Ancestors: f.Ancestors}})
 }
 
-// kindOf returns the kind of audit event for an endpoint.
-func kindOf(path string) string {
+// auditKind returns the kind of audit event for an endpoint.
+func auditKind(path string) string {
 	switch endpoint.Name(path) {
 	case "login", "callback":
-		return audit.SignIn
+		return audit.KindSignIn
 	case "logout":
-		return audit.SignOut
+		return audit.KindSignOut
 	}
-	return audit.Authorization
+	return audit.KindAuthorization
 }
 
-// Failed reports whether err is not nil and sends the error through the request's purpose, or on a
+// RejectIfError reports whether err is not nil and sends the error through the request's purpose, or on a
 // page without a request.
-func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err error) bool {
+func (f *Renderer) RejectIfError(w http.ResponseWriter, r *http.Request, req *Request, err error) bool {
 	switch {
 	case err == nil:
 		return false
@@ -276,14 +276,14 @@ func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err
 
 // RedirectToPage redirects the browser to a page with a sealed text: the request and the values to
 // which the page is bound besides the browser.
-func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Request, path, purpose, text string) {
+func (f *Renderer) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Request, path, purpose, text string) {
 	sealed, err := f.Sealer.Seal(w, r, purpose, text)
 	f.redirectSealed(w, r, req, http.StatusFound, path+"?request=", sealed, err)
 }
 
 // redirectSealed uses the request up and redirects the browser to an address with the sealed text,
 // or to the app with an error.
-func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Request, status int, address, sealed string, err error) {
+func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *Request, status int, address, sealed string, err error) {
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
@@ -295,7 +295,7 @@ func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Requ
 }
 
 // Unseal opens a text sealed for a page and this browser.
-func (f *Frame) Unseal(r *http.Request, purpose, sealed string) (string, error) {
+func (f *Renderer) Unseal(r *http.Request, purpose, sealed string) (string, error) {
 	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
 }
 
@@ -314,11 +314,11 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 
 // SingleUseValue is the use of a single-use value.
 type SingleUseValue struct {
-	Store  store.Store   // store of the use
-	Before []*store.Call // calls executed together with Call
-	Call   *store.Call   // call that uses the value up; nil if nothing is stored
-	Spent  error         // error if the value is already used
-	After  func() error  // action in this process afterwards; may be nil
+	Store     store.Store   // store of the use
+	Before    []*store.Call // calls executed together with Call
+	Call      *store.Call   // call that uses the value up; nil if nothing is stored
+	UsedError error         // error if the value is already used
+	After     func() error  // action in this process afterwards; may be nil
 }
 
 // use executes steps and uses the value up in the last one.
@@ -328,10 +328,10 @@ func (o *SingleUseValue) use(ctx context.Context, steps ...store.Step) error {
 	}
 	if o.Call != nil {
 		o.Call.Err = nil
-		steps = append(slices.Clip(steps), store.StepIn(o.Store, append(slices.Clip(o.Before), o.Call)...))
+		steps = append(slices.Clip(steps), store.NewStep(o.Store, append(slices.Clip(o.Before), o.Call)...))
 	}
 	if err := store.Do(ctx, steps...); err != nil {
-		return o.explain(err)
+		return o.convertError(err)
 	}
 	if o.After == nil {
 		return nil
@@ -339,9 +339,9 @@ func (o *SingleUseValue) use(ctx context.Context, steps ...store.Step) error {
 	return o.After()
 }
 
-func (o *SingleUseValue) explain(err error) error {
-	if o.Call != nil && o.Spent != nil && (errors.Is(o.Call.Err, store.ErrNotFound) || errors.Is(o.Call.Err, store.ErrExists)) {
-		return o.Spent
+func (o *SingleUseValue) convertError(err error) error {
+	if o.Call != nil && o.UsedError != nil && (errors.Is(o.Call.Err, store.ErrNotFound) || errors.Is(o.Call.Err, store.ErrExists)) {
+		return o.UsedError
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func TestSignInRefused(t *testing.T) {
 			if !strings.Contains(text, "Incorrect username or password.") || strings.Contains(text, "<script>alert") {
 				t.Errorf("page: %s", text)
 			}
-			sealed := authorizetest.Field(t, text, "request")
+			sealed := authorizetest.FieldValue(t, text, "request")
 			again := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
 			if authorizetest.Location(t, again).Query().Get("code") == "" {
 				t.Error("no code after a second, right try")
@@ -79,10 +79,10 @@ func TestSessionCookie(t *testing.T) {
 	authorizetest.WantText(t, cookie, "__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax")
 }
 
-func TestSessionAnswersAtOnce(t *testing.T) {
+func TestSessionSkipsSignInPage(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"state": {"2"}}))))
 }
 
@@ -90,12 +90,12 @@ func TestSessionRotatesAtSignIn(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
 	b := authorizetest.NewBrowser(t, server)
-	b.Answer(authorizetest.Request(nil))
+	b.SignInAlice(authorizetest.Request(nil))
 	old := b.Cookies["__Host-fhir-session"]
 	fresh := authorizetest.NewBrowser(t, server)
 	login := authorizetest.Location(t, fresh.Authorize(authorizetest.Request(nil))).String()
 	fresh.Cookies["__Host-fhir-session"] = old // fixed by an attacker
-	sealed := authorizetest.Field(t, authorizetest.Body(t, fresh.Get(login)), "request")
+	sealed := authorizetest.FieldValue(t, authorizetest.Body(t, fresh.Get(login)), "request")
 	fresh.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 	if fresh.Cookies["__Host-fhir-session"] == old {
 		t.Error("the session id stayed")
@@ -121,7 +121,7 @@ func TestSessionEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := store.NewMemory(0, 0)
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
-				b.Answer(authorizetest.Request(nil))
+				b.SignInAlice(authorizetest.Request(nil))
 				time.Sleep(tt.wait)
 				b.Server = authorizetest.New(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
 				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path == "/oauth2/login", tt.ends, "ended")
@@ -139,9 +139,9 @@ func TestPendingRequest(t *testing.T) {
 		want int
 	}{
 		{"as it was", func(*testing.T, *authorizetest.Browser, *string) {}, http.StatusFound},
-		{"in another browser", func(_ *testing.T, b *authorizetest.Browser, _ *string) { authorizetest.BecomeAnother(b) }, http.StatusBadRequest},
+		{"in another browser", func(_ *testing.T, b *authorizetest.Browser, _ *string) { authorizetest.ReplaceBrowserCookies(b) }, http.StatusBadRequest},
 		{"without the cookie", func(_ *testing.T, b *authorizetest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
-		{"changed", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = authorizetest.Altered(*s) }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = authorizetest.AlterLetter(*s) }, http.StatusBadRequest},
 		{"cut short", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
 		{"not sealed by us", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
 		{"missing", func(_ *testing.T, _ *authorizetest.Browser, s *string) { *s = "" }, http.StatusBadRequest},
@@ -164,14 +164,14 @@ func TestPendingRequest(t *testing.T) {
 	}
 }
 
-func TestLongRequestCanBeSignedInTo(t *testing.T) {
+func TestSignInWithLongRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	page := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
 	if length := len(page.String()); length > 15<<10 {
 		t.Errorf("the page's address has %d bytes; Caddy takes 16 KiB of header", length)
 	}
-	u := b.Answer(authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
+	u := b.SignInAlice(authorizetest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
 	authorizetest.WantCode(t, u)
 }
 
@@ -181,9 +181,9 @@ func TestSignInWithoutUsers(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "access_denied")
 }
 
-// tabs sends concurrent requests in a browser without cookies. The responses arrive one after the
+// openTabs sends concurrent requests in a browser without cookies. The responses arrive one after the
 // other in the same cookie jar.
-func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizetest.Browser, answers []*http.Response) {
+func openTabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizetest.Browser, answers []*http.Response) {
 	b = authorizetest.NewBrowser(t, server)
 	for range n {
 		tab := authorizetest.NewBrowser(t, server)
@@ -197,11 +197,11 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizet
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Users[0].TOTPSecret = authorizetest.TOTPSecret
 	})
 	t.Run("password", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, authorizetest.Request(nil))
+		b, answers := openTabs(t, server, 3, authorizetest.Request(nil))
 		for i, r := range answers {
 			sealed := authorizetest.Location(t, r).Query().Get("request")
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
@@ -209,7 +209,7 @@ func TestTabsAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("second factor", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, authorizetest.Request(nil))
+		b, answers := openTabs(t, server, 2, authorizetest.Request(nil))
 		for i, r := range answers {
 			sealed := authorizetest.Location(t, r).Query().Get("request")
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
@@ -219,14 +219,14 @@ func TestTabsAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("provider", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, authorizetest.Request(authorizetest.ByProvider("hospital")))
+		b, answers := openTabs(t, server, 3, authorizetest.Request(authorizetest.SelectProvider("hospital")))
 		for i, r := range answers {
 			authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)), i)
 		}
 	})
 	// Both are at the provider before either returns.
 	t.Run("provider, side by side", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, authorizetest.Request(authorizetest.ByProvider("hospital")))
+		b, answers := openTabs(t, server, 2, authorizetest.Request(authorizetest.SelectProvider("hospital")))
 		for i, r := range answers {
 			answers[i] = authorizetest.FollowOnce(b, authorizetest.FollowOnce(b, r))
 		}
@@ -249,11 +249,11 @@ func TestBrowserIDStays(t *testing.T) {
 }
 
 // Destination of the browser for each kind of sign-in request.
-func TestWayToSignIn(t *testing.T) {
+func TestSignInDestination(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	two := func(c *authorize.Config) {
-		clinic := authorizetest.Hospital(p)
+		clinic := authorizetest.HospitalProvider(p)
 		clinic.Key, clinic.Name = "clinic", "Clinic"
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}
@@ -270,10 +270,10 @@ func TestWayToSignIn(t *testing.T) {
 		{"users and a provider: the page", nil, nil, "/oauth2/login"},
 		{"no users and one provider: straight there", []func(*authorize.Config){noUsers}, nil, "/oauth2/login/hospital"},
 		{"no users and two providers: the page", []func(*authorize.Config){noUsers, two}, nil, "/oauth2/login"},
-		{"the request names one", []func(*authorize.Config){two}, authorizetest.ByProvider("clinic"), "/oauth2/login/clinic"},
-		{"the request names none that there is", []func(*authorize.Config){two}, authorizetest.ByProvider("bakery"), "invalid_request"},
+		{"the request names one", []func(*authorize.Config){two}, authorizetest.SelectProvider("clinic"), "/oauth2/login/clinic"},
+		{"the request names none that there is", []func(*authorize.Config){two}, authorizetest.SelectProvider("bakery"), "invalid_request"},
 		{"the client has one: straight there", []func(*authorize.Config){two, only("clinic")}, nil, "/oauth2/login/clinic"},
-		{"the client has one, the request names another", []func(*authorize.Config){two, only("clinic")}, authorizetest.ByProvider("hospital"), "invalid_request"},
+		{"the client has one, the request names another", []func(*authorize.Config){two, only("clinic")}, authorizetest.SelectProvider("hospital"), "invalid_request"},
 		{"the client has one and local users: the page", []func(*authorize.Config){two, only("clinic", "local")}, nil, "/oauth2/login"},
 		{"the client has local users alone: the page", []func(*authorize.Config){two, only("local")}, nil, "/oauth2/login"},
 		{"the hinted address is of a provider's domain", nil, url.Values{"login_hint": {"x@Hospital.example"}}, "/oauth2/login/hospital"},
@@ -283,7 +283,7 @@ func TestWayToSignIn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.Domains = []string{"hospital.example"}
 				for _, change := range tt.change {
 					change(c)
@@ -300,7 +300,7 @@ func TestWayToSignIn(t *testing.T) {
 func TestSignInPageOffersProviders(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
 	page := authorizetest.Body(t, b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).RequestURI()))
 	if !strings.Contains(page, "A &amp; B &lt;i&gt;") || !strings.Contains(page, `href="/oauth2/login/hospital?request=`) {
 		t.Errorf("the page: %s", page)
@@ -311,7 +311,7 @@ func TestSignInPageOffersProviders(t *testing.T) {
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	for redirect, want := range map[string]string{
 		authorizetest.Callback:           "form-action 'self' https: " + p.Issuer,
 		"http://localhost:3000/callback": "form-action 'self' https: http://localhost:3000 " + p.Issuer,
@@ -327,7 +327,7 @@ func TestFormAction(t *testing.T) {
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 	}))
 	r := b.SignIn(authorizetest.Request(nil), "Alice@Hospital.Example ", "")
@@ -342,20 +342,20 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 func TestSessionServesAllowedClients(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	server := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[2].IdentityProviders = []string{"local"}
 		c.Clients[2].PKCE = client.PKCEOptional
 	})
 	b := authorizetest.NewBrowser(t, server)
-	authorizetest.Federate(b, nil)
+	authorizetest.SignInAtProvider(b, nil)
 	for name, tt := range map[string]struct {
 		asked url.Values
 		path  string
 	}{
 		"a client that allows all":      {nil, "/callback"},
 		"a client for local users":      {url.Values{"client_id": {"strict"}}, "/oauth2/login"},
-		"a request that names it":       {authorizetest.ByProvider("hospital"), "/callback"},
-		"a request that names the page": {authorizetest.ByProvider("local"), "/oauth2/login"},
+		"a request that names it":       {authorizetest.SelectProvider("hospital"), "/callback"},
+		"a request that names the page": {authorizetest.SelectProvider("local"), "/oauth2/login"},
 	} {
 		authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.asked))).Path, tt.path, name)
 	}
@@ -365,7 +365,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	}))
 	sealed := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query().Get("request")
@@ -373,13 +373,13 @@ func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	authorizetest.WantError(t, u, "access_denied")
 }
 
-// clinicians returns a server that admits only Bob. Its provider signs in Alice unless another account is requested.
-func clinicians(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*providertest.Provider, *authorizetest.Browser) {
+// newClinicianServer returns a server that admits only Bob. Its provider signs in Alice unless another account is requested.
+func newClinicianServer(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
 	bob := providertest.Person{Subject: "bob", Claims: map[string]any{"groups": "clinicians"}}
 	alice := providertest.Person{Subject: "alice", Claims: map[string]any{"name": `<b>Alice</b> & "co"`, "preferred_username": "<i>alice"}}
 	p := providertest.Start(t, func(s *providertest.Settings) { s.Metadata, s.People = metadata, []providertest.Person{alice, bob} })
-	return p, authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	return p, authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 		if change != nil {
 			change(idp)
@@ -390,7 +390,7 @@ func clinicians(t *testing.T, metadata map[string]any, change func(*people.Ident
 // refusedPage returns the page shown to a person who is not admitted.
 func refusedPage(t *testing.T, b *authorizetest.Browser) string {
 	t.Helper()
-	r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+	r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 	authorizetest.WantStatus(t, r, http.StatusForbidden)
 	return authorizetest.Body(t, r)
 }
@@ -412,8 +412,8 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const logout = "http://127.0.0.1:1/logout"
-			p, b := clinicians(t, map[string]any{"prompt_values_supported": tt.prompts, "end_session_endpoint": logout}, tt.change)
-			shown := b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
+			p, b := newClinicianServer(t, map[string]any{"prompt_values_supported": tt.prompts, "end_session_endpoint": logout}, tt.change)
+			shown := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 			if policy := shown.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' https: http://127.0.0.1:1 "+p.Issuer) {
 				t.Errorf("the form may not lead to the provider: %s", policy)
 			}
@@ -442,7 +442,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 // For a provider without logout endpoint, the request contains prompt=select_account and no login_hint.
 func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	t.Parallel()
-	p, b := clinicians(t, map[string]any{"end_session_endpoint": nil}, nil)
+	p, b := newClinicianServer(t, map[string]any{"end_session_endpoint": nil}, nil)
 	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "login_hint": {"alice"}}))))
 	if strings.Contains(page, "Sign out at") {
 		t.Error("the page promises what the provider cannot")
@@ -458,7 +458,7 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 // The app receives the error when the person returns to it, or immediately for prompt=none.
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
-	_, b := clinicians(t, nil, nil)
+	_, b := newClinicianServer(t, nil, nil)
 	page := refusedPage(t, b)
 	back := b.Get(authorizetest.ReadForm(page).Action + "&decision=deny")
 	if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
@@ -472,7 +472,7 @@ func TestRefusalReachesApp(t *testing.T) {
 // A page sealed for one browser is rejected in another, as are forged values.
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
-	_, b := clinicians(t, nil, nil)
+	_, b := newClinicianServer(t, nil, nil)
 	form := authorizetest.ReadForm(refusedPage(t, b)).Action
 	other := authorizetest.NewBrowser(t, b.Server)
 	authorizetest.WantStatus(t, other.Get(form), http.StatusBadRequest)

@@ -1,6 +1,6 @@
 // Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens, revocations.
 //
-//	store.go         interfaces [Store] and [Shared]; several calls in one step: [Call], [Do]
+//	store.go         interfaces [Store] and [SharedStore]; several calls in one step: [Call], [Do]
 //	probe.go         test of a store's capabilities: [Probe], [Fault]
 //	issuermark.go    assignment of a store to an issuer: [AssignIssuer]
 //	memory.go        [Memory], for one process; reserve of a full store: [Capacity]

@@ -22,7 +22,7 @@ func TestClaim(t *testing.T) {
 			time.Sleep(9 * 365 * 24 * time.Hour)
 		}
 		_, err := store.AssignIssuer(t.Context(), s, "https://y.example")
-		other, ok := errors.AsType[*store.OtherIssuerError](err)
+		other, ok := errors.AsType[*store.IssuerMismatchError](err)
 		if !ok || other.StoredIssuer != "https://x.example" || other.RequestedIssuer != "https://y.example" {
 			t.Errorf("another issuer: %v", err)
 		}
@@ -41,7 +41,7 @@ func TestClaimedAtOnce(t *testing.T) {
 	all.Wait()
 	won := 0
 	for _, err := range errs {
-		if _, other := errors.AsType[*store.OtherIssuerError](err); err == nil {
+		if _, other := errors.AsType[*store.IssuerMismatchError](err); err == nil {
 			won++
 		} else if !other {
 			t.Error(err)
@@ -59,7 +59,7 @@ func TestClaimOfLaterVersion(t *testing.T) {
 	if err := s.Put(t.Context(), store.IssuerKey, []byte(`{"v":99,"issuer":"https://x.example"}`), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.AssignIssuer(t.Context(), s, "https://x.example"); !errors.Is(err, store.ErrNewer) {
+	if _, err := store.AssignIssuer(t.Context(), s, "https://x.example"); !errors.Is(err, store.ErrNewerVersion) {
 		t.Error(err)
 	}
 }
@@ -81,7 +81,7 @@ func TestClaimOfFullStore(t *testing.T) {
 	if _, err := store.AssignIssuer(t.Context(), marked, "https://x.example"); err != nil {
 		t.Errorf("with its mark: %v", err)
 	}
-	if _, err := store.AssignIssuer(t.Context(), marked, "https://y.example"); !errors.As(err, new(*store.OtherIssuerError)) {
+	if _, err := store.AssignIssuer(t.Context(), marked, "https://y.example"); !errors.As(err, new(*store.IssuerMismatchError)) {
 		t.Errorf("with another's: %v", err)
 	}
 }

@@ -26,11 +26,11 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 // recordVersion is the version of records written by [ToJSON].
 const recordVersion = 1
 
-// ErrNewer means that a record has the format of a newer version, with members that may have a different meaning.
-var ErrNewer = errors.New("record was written by a later version of caddy-fhir; upgrade this gateway")
+// ErrNewerVersion means that a record has the format of a newer version, with members that may have a different meaning.
+var ErrNewerVersion = errors.New("record was written by a later version of caddy-fhir; upgrade this gateway")
 
-// versionMember is the start of a record with a version.
-const versionMember = `{"v":`
+// versionPrefix is the start of a record with a version.
+const versionPrefix = `{"v":`
 
 // ToJSON encodes a struct as the value of an entry, with the version of its format.
 func ToJSON(v any) ([]byte, error) {
@@ -39,7 +39,7 @@ func ToJSON(v any) ([]byte, error) {
 		return nil, err
 	}
 	members := bytes.TrimPrefix(text, []byte("{"))
-	value := append(strconv.AppendInt([]byte(versionMember), recordVersion, 10), ',')
+	value := append(strconv.AppendInt([]byte(versionPrefix), recordVersion, 10), ',')
 	if string(members) == "}" {
 		value = value[:len(value)-1]
 	}
@@ -48,11 +48,11 @@ func ToJSON(v any) ([]byte, error) {
 
 // versionOf returns the version of a record; 0 without a version.
 func versionOf(value []byte) int {
-	rest, ok := bytes.CutPrefix(value, []byte(versionMember))
+	afterPrefix, ok := bytes.CutPrefix(value, []byte(versionPrefix))
 	if !ok {
 		return 0
 	}
-	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
+	digits := afterPrefix[:len(afterPrefix)-len(bytes.TrimLeft(afterPrefix, "0123456789"))]
 	version, err := strconv.Atoi(string(digits))
 	if err != nil {
 		return math.MaxInt // malformed or far too high
@@ -60,13 +60,13 @@ func versionOf(value []byte) int {
 	return version
 }
 
-// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewer] for a record of a newer version.
+// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewerVersion] for a record of a newer version.
 func FromJSON[T any](value []byte) (*T, error) {
 	switch {
 	case value == nil:
 		return nil, nil
 	case versionOf(value) > recordVersion:
-		return nil, ErrNewer
+		return nil, ErrNewerVersion
 	}
 	v := new(T)
 	if err := json.Unmarshal(value, v); err != nil {
@@ -75,8 +75,8 @@ func FromJSON[T any](value []byte) (*T, error) {
 	return v, nil
 }
 
-// atOnce is the number of entries that [DeleteFunc] reads in one step.
-const atOnce = 100
+// batchSize is the number of entries that [DeleteFunc] reads in one step.
+const batchSize = 100
 
 // DeleteFunc deletes the matching entries with a key prefix and returns their number. It continues after errors.
 func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*T) bool) (deleted int, err error) {
@@ -90,24 +90,24 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 // DeleteKeys is like [DeleteFunc], but for the entries of given keys.
 func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	var errs []error
-	for some := range slices.Chunk(keys, atOnce) {
-		n, err := deleteSome(ctx, s, some, match)
+	for batch := range slices.Chunk(keys, batchSize) {
+		n, err := deleteBatch(ctx, s, batch, match)
 		deleted += n
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", KindOf(some[0]), err))
+			errs = append(errs, fmt.Errorf("%s: %w", KindOf(batch[0]), err))
 		}
 	}
 	return deleted, errors.Join(errs...)
 }
 
-// Each calls do with the existing entries of given keys, many at a time. It stops at the first error.
-func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T) error) error {
-	for some := range slices.Chunk(keys, atOnce) {
-		values, err := Values(ctx, s, some...)
+// EachBatch calls do with the existing entries of given keys, many at a time. It stops at the first error.
+func EachBatch[T any](ctx context.Context, s Store, keys []string, do func(batch []*T) error) error {
+	for batch := range slices.Chunk(keys, batchSize) {
+		values, err := ReadValues(ctx, s, batch...)
 		var all []*T
 		for _, value := range values {
-			v, reading := FromJSON[T](value)
-			if err = errors.Join(err, reading); v != nil {
+			v, decodeErr := FromJSON[T](value)
+			if err = errors.Join(err, decodeErr); v != nil {
 				all = append(all, v)
 			}
 		}
@@ -121,9 +121,9 @@ func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T)
 	return nil
 }
 
-// deleteSome is like [DeleteFunc], but for some keys in one step.
-func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
-	values, err := Values(ctx, s, keys...)
+// deleteBatch is like [DeleteFunc], but for some keys in one step.
+func deleteBatch[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
+	values, err := ReadValues(ctx, s, keys...)
 	if err != nil {
 		return 0, err
 	}
@@ -136,6 +136,6 @@ func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*
 		}
 		errs = append(errs, err)
 	}
-	err = Do(ctx, StepIn(s, calls...))
+	err = Do(ctx, NewStep(s, calls...))
 	return len(calls), errors.Join(append(errs, err)...)
 }

@@ -31,7 +31,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`{"v":2}`, `{"v":12,"name":"a"}`, `{"v":99999999999999999999}`, `{"v":"1"}`, `{"v":-1}`} {
-		if got, err := store.FromJSON[record]([]byte(text)); !errors.Is(err, store.ErrNewer) {
+		if got, err := store.FromJSON[record]([]byte(text)); !errors.Is(err, store.ErrNewerVersion) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}

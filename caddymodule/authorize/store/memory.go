@@ -17,17 +17,17 @@ const defaultMaxEntries = 100_000
 // Memory is a [Store] in the memory of one process.
 type Memory struct {
 	CallRunner
-	mu    sync.Mutex // go-cache has no atomic Swap, Take or limit
-	items *cache.Cache
-	max   int
+	mu         sync.Mutex // go-cache has no atomic Swap, Take or limit
+	items      *cache.Cache
+	maxEntries int
 
-	endings []string
+	reservedKinds []string
 }
 
 // NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for the
 // kinds in endings; see [Capacity]. Expired entries are removed at the interval sweep (0: only when full).
-func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
-	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
+func NewMemory(maxEntries int, sweep time.Duration, reservedKinds ...string) *Memory {
+	m := &Memory{items: cache.New(cache.NoExpiration, sweep), reservedKinds: reservedKinds}
 	m.CallRunner = m.Do
 	m.SetMaxEntries(maxEntries)
 	return m
@@ -37,25 +37,25 @@ func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 func (m *Memory) SetMaxEntries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.max = n; n <= 0 {
-		m.max = defaultMaxEntries
+	if m.maxEntries = n; n <= 0 {
+		m.maxEntries = defaultMaxEntries
 	}
 }
 
 // Size returns the number of entries, including expired ones not yet removed, and the limit.
-func (m *Memory) Size() (entries, bound int) {
+func (m *Memory) Size() (entries, limit int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.items.ItemCount(), m.max
+	return m.items.ItemCount(), m.maxEntries
 }
 
 // Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
-	held, found := memoryTable{m.items}.Lookup(key)
+	value, found := memoryTable{m.items}.Lookup(key)
 	if !found {
 		return nil, ErrNotFound
 	}
-	return bytes.Clone(held), nil
+	return bytes.Clone(value), nil
 }
 
 // List implements [Store].
@@ -70,7 +70,7 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 }
 
 // Entries implements [Exporter].
-func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+func (m *Memory) Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
 	for key, item := range m.items.Items() { // unexpired entries
 		if err := ctx.Err(); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte
 		if ttl <= 0 {
 			continue
 		}
-		if err := tell(key, bytes.Clone(item.Object.([]byte)), ttl); err != nil {
+		if err := yield(key, bytes.Clone(item.Object.([]byte)), ttl); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte
 func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Capacity{m.max, m.endings}.Do(memoryTable{m.items}, calls)
+	return Capacity{m.maxEntries, m.reservedKinds}.Do(memoryTable{m.items}, calls)
 }
 
 // memoryTable is the [Table] of a [Memory].
@@ -151,42 +151,42 @@ type Capacity struct {
 
 // Do executes all calls or none: it checks all calls before any change. The caller holds a lock.
 func (r Capacity) Do(t Table, calls []*Call) error {
-	added, ordinary := 0, false // ordinary: an entry without reserve is added
+	added, needsUnreserved := 0, false // ordinary: an entry without reserve is added
 	for _, c := range calls {
 		if c.Op == Get { // always succeeds, and is looked up once
 			c.Err = nil
 			continue
 		}
-		held, found := t.Lookup(c.Key)
-		if err := c.Check(held, found); err != nil {
+		stored, found := t.Lookup(c.Key)
+		if err := c.Check(stored, found); err != nil {
 			return err
 		}
 		switch {
-		case c.Removes() && found:
+		case c.RemovesKey() && found:
 			added--
-		case c.Stores() && !found: // expired entries count until removed
+		case c.StoresValue() && !found: // expired entries count until removed
 			added++
-			ordinary = ordinary || !slices.Contains(r.ReservedKinds, KindOf(c.Key))
+			needsUnreserved = needsUnreserved || !slices.Contains(r.ReservedKinds, KindOf(c.Key))
 		}
 	}
-	if err := r.check(t, calls, added, ordinary); err != nil {
+	if err := r.checkFits(t, calls, added, needsUnreserved); err != nil {
 		return err
 	}
 	for _, c := range calls {
-		if err := c.make(t); err != nil {
+		if err := c.execute(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check returns [ErrFull] if a step does not fit, after removing expired entries.
-func (r Capacity) check(t Table, calls []*Call, added int, ordinary bool) error {
-	most := r.Max
-	if !ordinary {
-		most += r.Max/8 + 8
+// checkFits returns [ErrFull] if a step does not fit, after removing expired entries.
+func (r Capacity) checkFits(t Table, calls []*Call, added int, needsUnreserved bool) error {
+	limit := r.Max
+	if !needsUnreserved {
+		limit += r.Max/8 + 8
 	}
-	fits := func() bool { return added <= 0 || t.Size()+added <= most }
+	fits := func() bool { return added <= 0 || t.Size()+added <= limit }
 	if fits() {
 		return nil
 	}
@@ -194,16 +194,16 @@ func (r Capacity) check(t Table, calls []*Call, added int, ordinary bool) error 
 		return err
 	}
 	for _, c := range calls {
-		if _, found := t.Lookup(c.Key); c.Stores() && !found {
+		if _, found := t.Lookup(c.Key); c.StoresValue() && !found {
 			c.Err = ErrFull
 		}
 	}
 	return ErrFull
 }
 
-// make executes a checked call. Only the table can fail.
-func (c *Call) make(t Table) error {
-	held, found := t.Lookup(c.Key)
+// execute executes a checked call. Only the table can fail.
+func (c *Call) execute(t Table) error {
+	stored, found := t.Lookup(c.Key)
 	switch c.Op {
 	case Put, Add, Swap:
 		return t.Set(c.Key, c.Value, c.TTL)
@@ -212,11 +212,11 @@ func (c *Call) make(t Table) error {
 		if found {
 			ttl = max(ttl, t.TTL(c.Key))
 		}
-		return t.Set(c.Key, slices.Concat(held, c.Value), ttl)
+		return t.Set(c.Key, slices.Concat(stored, c.Value), ttl)
 	case Delete:
 		return t.Remove(c.Key)
 	}
-	if c.Value = bytes.Clone(held); c.Op == Take { // the table may reuse its memory
+	if c.Value = bytes.Clone(stored); c.Op == Take { // the table may reuse its memory
 		return t.Remove(c.Key)
 	}
 	return nil

@@ -10,6 +10,6 @@ import (
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(_ *testing.T, maxEntries int) store.Store {
-		return store.NewMemory(maxEntries, 0, storetest.EndingKind)
+		return store.NewMemory(maxEntries, 0, storetest.ReservedKind)
 	})
 }

@@ -14,18 +14,18 @@ type Cause string
 const (
 	CauseUnavailable Cause = "unavailable" // no response in time, or no changes accepted
 	CauseFull        Cause = "full"        // new entries are rejected: [ErrFull]
-	CauseRights      Cause = "rights"      // the database user lacks required permissions
+	CausePermissions Cause = "rights"      // the database user lacks required permissions
 	CauseEviction    Cause = "eviction"    // entries in use are evicted when the memory is full
-	CauseGone        Cause = "gone"        // the file was moved, removed, replaced or damaged
-	CauseEmptied     Cause = "emptied"     // all data was lost
+	CauseFileLost    Cause = "gone"        // the file was moved, removed, replaced or damaged
+	CauseDataLost    Cause = "emptied"     // all data was lost
 	CauseVolatile    Cause = "volatile"    // data does not fully survive a restart of the store
-	CauseFailed      Cause = "failed"      // any other fault
+	CauseOther       Cause = "failed"      // any other fault
 )
 
 // Causes lists all causes.
-var Causes = []Cause{CauseUnavailable, CauseFull, CauseRights, CauseEviction, CauseGone, CauseEmptied, CauseVolatile, CauseFailed}
+var Causes = []Cause{CauseUnavailable, CauseFull, CausePermissions, CauseEviction, CauseFileLost, CauseDataLost, CauseVolatile, CauseOther}
 
-// A Fault is an error of a store with its cause. [CauseRights] and [CauseGone], which last until
+// A Fault is an error of a store with its cause. [CausePermissions] and [CauseFileLost], which last until
 // repaired, match [ErrUnavailable], and [CauseFull] matches [ErrFull].
 type Fault struct {
 	Cause Cause // kind of fault
@@ -42,7 +42,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 func (f *Fault) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
-		return f.Cause == CauseRights || f.Cause == CauseGone
+		return f.Cause == CausePermissions || f.Cause == CauseFileLost
 	case ErrFull:
 		return f.Cause == CauseFull
 	}
@@ -51,20 +51,20 @@ func (f *Fault) Is(target error) bool {
 
 // CauseOf returns the cause of a store error.
 func CauseOf(err error) Cause {
-	fault, known := errors.AsType[*Fault](err)
+	fault, unavailable := errors.AsType[*Fault](err)
 	switch {
-	case known:
+	case unavailable:
 		return fault.Cause
 	case errors.Is(err, ErrFull):
 		return CauseFull
 	case errors.Is(err, ErrUnavailable):
 		return CauseUnavailable
 	}
-	return CauseFailed
+	return CauseOther
 }
 
-// trialSize is the size of the entry of a [Probe]: more than a page of a file.
-const trialSize = 8 << 10
+// probeSize is the size of the entry of a [Probe]: more than a page of a file.
+const probeSize = 8 << 10
 
 // Probe tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
 // broadcasting changes, implement their own method Probe.
@@ -75,7 +75,7 @@ func Probe(ctx context.Context, s Store) error {
 		return own.Probe(ctx)
 	}
 	key := "trial:" + rand.Text()
-	if err := s.Add(ctx, key, make([]byte, trialSize), time.Minute); err != nil {
+	if err := s.Add(ctx, key, make([]byte, probeSize), time.Minute); err != nil {
 		return err
 	}
 	return s.Delete(ctx, key)

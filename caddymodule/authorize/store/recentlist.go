@@ -16,8 +16,8 @@ type RecentList struct {
 	Max   int           // maximum number of items
 	TTL   time.Duration // lifetime of the list after its latest item
 
-	// Ended reports which items no longer count. Nil: all count.
-	Ended func(items []string) ([]bool, error)
+	// FindEnded reports which items no longer count. Nil: all count.
+	FindEnded func(items []string) ([]bool, error)
 }
 
 // Add appends an item, executes other calls in the same step, and returns the items dropped to make room.
@@ -28,7 +28,7 @@ func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropp
 		if !errors.Is(err, ErrTooLong) {
 			return dropped, err
 		}
-		more, err := l.Fold(ctx, len(item))
+		more, err := l.MakeSpace(ctx, len(item))
 		if dropped = append(dropped, more...); err != nil {
 			return dropped, err
 		}
@@ -36,20 +36,20 @@ func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropp
 	return dropped, ctx.Err()
 }
 
-// AddCall returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see [RecentList.Fold].
+// AddCall returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see [RecentList.MakeSpace].
 func (l RecentList) AddCall(item string) *Call {
 	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
 }
 
-// Fold makes room for one more item of size bytes and returns the dropped items: ended items first, then the oldest.
-func (l RecentList) Fold(ctx context.Context, size int) (dropped []string, err error) {
+// MakeSpace makes room for one more item of size bytes and returns the dropped items: ended items first, then the oldest.
+func (l RecentList) MakeSpace(ctx context.Context, size int) (dropped []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	var items []byte
 	if err == nil {
-		items, dropped, err = l.fit(stored, size)
+		items, dropped, err = l.trim(stored, size)
 	}
 	if err == nil {
 		err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
@@ -73,16 +73,16 @@ func (l RecentList) Items(ctx context.Context, size int) (items []string, err er
 	return items, err
 }
 
-// fit leaves room for one more item.
-func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
-	most := (l.Max - 1) * size
-	if len(list) <= most {
+// trim leaves room for one more item.
+func (l RecentList) trim(list []byte, size int) (items []byte, dropped []string, err error) {
+	maxBytes := (l.Max - 1) * size
+	if len(list) <= maxBytes {
 		return list, nil, nil
 	}
-	chunks := latest(slices.Collect(slices.Chunk(list, size)))
+	chunks := deduplicate(slices.Collect(slices.Chunk(list, size)))
 	var ended []bool
-	if l.Ended != nil {
-		if ended, err = l.Ended(texts(chunks)); err != nil {
+	if l.FindEnded != nil {
+		if ended, err = l.FindEnded(toStrings(chunks)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -91,15 +91,15 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 			items = append(items, chunk...)
 		}
 	}
-	over := max(0, len(items)-most)
-	for old := range slices.Chunk(items[:over], size) { // oldest items
+	excess := max(0, len(items)-maxBytes)
+	for old := range slices.Chunk(items[:excess], size) { // oldest items
 		dropped = append(dropped, string(old))
 	}
-	return items[over:], dropped, nil
+	return items[excess:], dropped, nil
 }
 
-// latest keeps the last occurrence of repeated items.
-func latest(chunks [][]byte) (items [][]byte) {
+// deduplicate keeps the last occurrence of repeated items.
+func deduplicate(chunks [][]byte) (items [][]byte) {
 	seen := make(map[string]bool, len(chunks))
 	for _, chunk := range slices.Backward(chunks) {
 		if !seen[string(chunk)] {
@@ -111,7 +111,7 @@ func latest(chunks [][]byte) (items [][]byte) {
 	return items
 }
 
-func texts(chunks [][]byte) (items []string) {
+func toStrings(chunks [][]byte) (items []string) {
 	for _, chunk := range chunks {
 		items = append(items, string(chunk))
 	}
@@ -122,47 +122,47 @@ func texts(chunks [][]byte) (items []string) {
 // because rewriting a [RecentList] with each code doubled the cost of ES256 code flows. Counts
 // restart after a reload and are per gateway.
 type PerUserLimit struct {
-	max    int           // maximum per person
-	ttl    time.Duration // lifetime of an entry
-	mu     sync.Mutex
-	people map[string][]latestEntry // oldest first
-	most   int                      // number of people that triggers a sweep
+	maxPerUser     int           // maximum per person
+	ttl            time.Duration // lifetime of an entry
+	mu             sync.Mutex
+	byUser         map[string][]userEntry // oldest first
+	sweepThreshold int                    // number of people that triggers a sweep
 }
 
-type latestEntry struct {
-	keys []string
-	at   time.Time
+type userEntry struct {
+	keys    []string
+	addedAt time.Time
 }
 
 // NewPerUserLimit returns a limit of most entries per person with the lifetime ttl.
-func NewPerUserLimit(most int, ttl time.Duration) *PerUserLimit {
-	return &PerUserLimit{max: most, ttl: ttl, people: make(map[string][]latestEntry), most: 1024}
+func NewPerUserLimit(limit int, ttl time.Duration) *PerUserLimit {
+	return &PerUserLimit{maxPerUser: limit, ttl: ttl, byUser: make(map[string][]userEntry), sweepThreshold: 1024}
 }
 
 // Record records a person's new entry with one or more keys. Beyond the limit it returns the calls
 // that delete the oldest entries.
-func (l *PerUserLimit) Record(person string, keys ...string) (deleting []*Call) {
+func (l *PerUserLimit) Record(person string, keys ...string) (deleteCalls []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entries := l.unexpired(l.people[person])
+	entries := l.dropExpired(l.byUser[person])
 	if len(entries) == 0 {
 		l.sweep()
 	}
-	if len(entries) >= l.max {
+	if len(entries) >= l.maxPerUser {
 		for _, key := range entries[0].keys {
 			if !slices.Contains(keys, key) { // a repeated key will be rejected
-				deleting = append(deleting, &Call{Op: Delete, Key: key})
+				deleteCalls = append(deleteCalls, &Call{Op: Delete, Key: key})
 			}
 		}
 		entries = slices.Delete(entries, 0, 1)
 	}
-	l.people[person] = append(entries, latestEntry{keys, time.Now()})
-	return deleting
+	l.byUser[person] = append(entries, userEntry{keys, time.Now()})
+	return deleteCalls
 }
 
-func (l *PerUserLimit) unexpired(entries []latestEntry) []latestEntry {
-	lasts := func(e latestEntry) bool { return time.Since(e.at) < l.ttl }
-	i := slices.IndexFunc(entries, lasts)
+func (l *PerUserLimit) dropExpired(entries []userEntry) []userEntry {
+	isUnexpired := func(e userEntry) bool { return time.Since(e.addedAt) < l.ttl }
+	i := slices.IndexFunc(entries, isUnexpired)
 	if i < 0 {
 		return nil
 	}
@@ -171,9 +171,9 @@ func (l *PerUserLimit) unexpired(entries []latestEntry) []latestEntry {
 
 // sweep drops people without unexpired entries if many people are recorded. The store's limit bounds the rest.
 func (l *PerUserLimit) sweep() {
-	if len(l.people) < l.most {
+	if len(l.byUser) < l.sweepThreshold {
 		return
 	}
-	maps.DeleteFunc(l.people, func(_ string, entries []latestEntry) bool { return l.unexpired(entries) == nil })
-	l.most = max(1024, 2*len(l.people))
+	maps.DeleteFunc(l.byUser, func(_ string, entries []userEntry) bool { return l.dropExpired(entries) == nil })
+	l.sweepThreshold = max(1024, 2*len(l.byUser))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Expired entries do not count, and people without other entries are dropped.
-func TestLatestAreForgotten(t *testing.T) {
+func TestExpiredEntriesAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewPerUserLimit(200, time.Minute)
@@ -23,18 +23,18 @@ func TestLatestAreForgotten(t *testing.T) {
 		for i := range 5000 {
 			l.Record(strconv.Itoa(i), "k")
 			time.Sleep(time.Second)
-			if len(l.people) > 1024 {
-				t.Fatalf("%d people after %d", len(l.people), i)
+			if len(l.byUser) > 1024 {
+				t.Fatalf("%d people after %d", len(l.byUser), i)
 			}
 		}
-		if _, ok := l.people["alice"]; ok {
+		if _, ok := l.byUser["alice"]; ok {
 			t.Error("alice is still there")
 		}
 	})
 }
 
 // Beyond the limit the oldest entry is deleted with all its keys.
-func TestLatestDeleteTheOldest(t *testing.T) {
+func TestOldestEntryIsDeleted(t *testing.T) {
 	t.Parallel()
 	l := NewPerUserLimit(20, time.Minute)
 	for i := range 30 {

@@ -37,7 +37,7 @@ type Store interface {
 
 	// Append appends item to the value under key, which may be absent. The value has a remaining lifetime of at
 	// least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the value would exceed most bytes.
-	Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error
+	Append(ctx context.Context, key string, item []byte, maxSize int, ttl time.Duration) error
 
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
 	List(ctx context.Context, prefix string) ([]string, error)
@@ -55,21 +55,21 @@ var (
 	ErrNotFound = errors.New("not in the store")               // or expired
 	ErrExists   = errors.New("already in the store")           // returned by Add
 	ErrChanged  = errors.New("changed in the store meanwhile") // returned by Swap
-	ErrFull     = error(outage("the store is full"))           // returned by Put, Add and Append
+	ErrFull     = error(outageError("the store is full"))      // returned by Put, Add and Append
 	ErrTooLong  = errors.New("too long for the store")         // returned by Append
 
 	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed nevertheless.
-	ErrUnavailable = error(outage("the store cannot be reached"))
+	ErrUnavailable = error(outageError("the store cannot be reached"))
 )
 
 // An outage is an error of the store as a whole. The store's breaker logs its start and end.
-type outage string
+type outageError string
 
 // Error implements error.
-func (o outage) Error() string { return string(o) }
+func (o outageError) Error() string { return string(o) }
 
 // LoggedElsewhere prevents logging of each request that fails due to an outage.
-func (outage) LoggedElsewhere() {}
+func (outageError) LoggedElsewhere() {}
 
 // IsConflict reports whether an error means that a concurrent change won.
 func IsConflict(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
@@ -139,44 +139,44 @@ type Step struct {
 	Calls []*Call // calls of one atomic step
 }
 
-// StepIn returns the step of some calls in a store.
-func StepIn(s Store, calls ...*Call) Step { return Step{s, calls} }
+// NewStep returns the step of some calls in a store.
+func NewStep(s Store, calls ...*Call) Step { return Step{s, calls} }
 
-// Values reads keys in one step; nil for absent keys.
-func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
+// ReadValues reads keys in one step; nil for absent keys.
+func ReadValues(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
 	calls := make([]*Call, len(keys))
 	for i, key := range keys {
 		calls[i] = &Call{Op: Get, Key: key}
 	}
-	err = Do(ctx, StepIn(s, calls...))
+	err = Do(ctx, NewStep(s, calls...))
 	for _, c := range calls {
 		values = append(values, c.Value)
 	}
 	return values, err
 }
 
-// Replacing returns the call that replaces a value as read (nil: absent). It fails after a
+// ReplaceCall returns the call that replaces a value as read (nil: absent). It fails after a
 // concurrent change; see [IsConflict].
-func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
+func ReplaceCall(key string, read, value []byte, ttl time.Duration) *Call {
 	if read == nil {
 		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}
 	}
 	return &Call{Op: Swap, Key: key, Old: read, Value: value, TTL: ttl}
 }
 
-// Deleting returns the calls that delete the entries of keys.
-func Deleting(keys ...string) (calls []*Call) {
+// DeleteCalls returns the calls that delete the entries of keys.
+func DeleteCalls(keys ...string) (calls []*Call) {
 	for _, key := range keys {
 		calls = append(calls, &Call{Op: Delete, Key: key})
 	}
 	return calls
 }
 
-// Alter replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do runs
+// UpdateValue replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do runs
 // again. It reads in a step, because a gateway's copy may be stale. Further calls are executed in the step that stores the value.
-func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), with ...*Call) error {
+func UpdateValue(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), extraCalls ...*Call) error {
 	for ctx.Err() == nil {
-		read, err := Values(ctx, s, key)
+		read, err := ReadValues(ctx, s, key)
 		if err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 		if value == nil || err != nil {
 			return err
 		}
-		if err = s.Do(ctx, append(slices.Clone(with), Replacing(key, read[0], value, ttl))...); !IsConflict(err) {
+		if err = s.Do(ctx, append(slices.Clone(extraCalls), ReplaceCall(key, read[0], value, ttl))...); !IsConflict(err) {
 			return err
 		}
 	}
@@ -194,15 +194,15 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 // Forever is the lifetime of entries that should never expire, because stores require a lifetime.
 const Forever = 100 * 365 * 24 * time.Hour
 
-// maxRounds limits the attempts of [Retry].
-const maxRounds = 20
+// maxRetries limits the attempts of [Retry].
+const maxRetries = 20
 
-var errBusy = errors.New("too many conflicting changes by other gateways; try again")
+var errTooManyConflicts = errors.New("too many conflicting changes by other gateways; try again")
 
 // Retry repeats a change while its error is [IsConflict], i.e. another gateway was faster. The change has
 // to read again each time.
 func Retry(ctx context.Context, change func() error) error {
-	for range maxRounds {
+	for range maxRetries {
 		if err := change(); !IsConflict(err) {
 			return err
 		}
@@ -210,12 +210,12 @@ func Retry(ctx context.Context, change func() error) error {
 			return err
 		}
 	}
-	return errBusy
+	return errTooManyConflicts
 }
 
 // RunOnce executes do unless that was recorded under key, and reports whether it did. It records execution afterwards: failures and
 // lost responses can be retried, and concurrent calls may both execute do. With a full store, do may be executed again.
-func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (first bool, err error) {
+func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (executed bool, err error) {
 	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
@@ -231,26 +231,28 @@ func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do fun
 
 // Check sets Err to the error of a call given the stored value of its key, or to nil, and returns
 // it. Every implementation of [Store.Do] checks all calls before any change.
-func (c *Call) Check(held []byte, found bool) error {
+func (c *Call) Check(stored []byte, found bool) error {
 	c.Err = nil // clear the error of an earlier step
 	switch {
 	case c.Op == Add && found:
 		c.Err = ErrExists
-	case c.Op == Swap && (!found || !bytes.Equal(held, c.Old)):
+	case c.Op == Swap && (!found || !bytes.Equal(stored, c.Old)):
 		c.Err = ErrChanged
 	case c.Op == Take && !found:
 		c.Err = ErrNotFound
-	case c.Op == Append && len(held)+len(c.Value) > c.Max:
+	case c.Op == Append && len(stored)+len(c.Value) > c.Max:
 		c.Err = ErrTooLong
 	}
 	return c.Err
 }
 
-// Removes reports whether a call removes its key, which makes room for another call of the step.
-func (c *Call) Removes() bool { return c.Op == Take || c.Op == Delete }
+// RemovesKey reports whether a call removes its key, which makes room for another call of the step.
+func (c *Call) RemovesKey() bool { return c.Op == Take || c.Op == Delete }
 
-// Stores reports whether a call leaves a value under its key.
-func (c *Call) Stores() bool { return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append }
+// StoresValue reports whether a call leaves a value under its key.
+func (c *Call) StoresValue() bool {
+	return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append
+}
 
 // CallRunner implements single calls by a [Store.Do], each as its own step. Implementations of [Store]
 // embed it with their own Do.
@@ -272,8 +274,8 @@ func (do CallRunner) Swap(ctx context.Context, key string, old, value []byte, tt
 }
 
 // Append implements [Store].
-func (do CallRunner) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return do(ctx, &Call{Op: Append, Key: key, Value: item, Max: most, TTL: ttl})
+func (do CallRunner) Append(ctx context.Context, key string, item []byte, maxSize int, ttl time.Duration) error {
+	return do(ctx, &Call{Op: Append, Key: key, Value: item, Max: maxSize, TTL: ttl})
 }
 
 // Get implements [Store].
@@ -299,7 +301,7 @@ func (do CallRunner) Delete(ctx context.Context, key string) error {
 }
 
 // A Shared store serves several gateways at once.
-type Shared interface {
+type SharedStore interface {
 	Store
 
 	// Subscribe reports the entries of followed kinds: first all existing entries, then each change by any
@@ -307,14 +309,14 @@ type Shared interface {
 	// ctx ends or the store fails; the next call starts again with all entries. The followed kinds are
 	// set when the store is created; see [KindOf]. For entries with a lifetime above 49 hours, a store
 	// may initially report recent changes only, and for changes only the key.
-	Subscribe(ctx context.Context, tell func(Update)) error
+	Subscribe(ctx context.Context, onUpdate func(Update)) error
 
 	// Now returns the time by the store's clock, estimated from its latest response. Gateways use
 	// it for times that they compare with each other.
 	Now() time.Time
 }
 
-// An Update is a report of a [Shared] store to a follower.
+// An Update is a report of a [SharedStore] store to a follower.
 type Update struct {
 	IsComplete bool     // entries not in Changes do not exist
 	Changes    []Change // oldest first; may contain changes reported before
@@ -325,9 +327,9 @@ type Update struct {
 
 // A Change is the state of an entry after a change.
 type Change struct {
-	Key     string    // key of the entry
-	Value   []byte    // nil: deleted, or with a lifetime above 49 hours
-	Expires time.Time // by this process's clock
+	Key       string    // key of the entry
+	Value     []byte    // nil: deleted, or with a lifetime above 49 hours
+	ExpiresAt time.Time // by this process's clock
 }
 
 // KindOf returns the kind of a key: the part before the first colon.
@@ -364,25 +366,25 @@ type Exporter interface {
 	// Entries calls tell with every entry and its remaining lifetime, unordered; an entry may be
 	// reported twice. An entry that changes during the call is reported in its old state, its new state,
 	// or both. Entries stops at the first error of tell, which must not call the store.
-	Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error
+	Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error
 }
 
-// Copyable is a source or target of `fhir-store copy`.
-type Copyable interface {
+// CopyableStore is a source or target of `fhir-store copy`.
+type CopyableStore interface {
 	Store
 	Exporter
 }
 
 // Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
-	Began   time.Time // start; zero: unknown, all time before EndedAt counts
-	EndedAt time.Time // end; zero: no outage
+	StartedAt time.Time // start; zero: unknown, all time before EndedAt counts
+	EndedAt   time.Time // end; zero: no outage
 }
 
 // MayAffect reports whether the response to an event at a time may have been lost in the outage: the
 // event happened in the outage or less than while before it.
-func (o Outage) MayAffect(at time.Time, while time.Duration) bool {
-	return !at.After(o.EndedAt) && at.After(o.Began.Add(-while))
+func (o Outage) MayAffect(at time.Time, window time.Duration) bool {
+	return !at.After(o.EndedAt) && at.After(o.StartedAt.Add(-window))
 }
 
 // A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),

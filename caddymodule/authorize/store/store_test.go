@@ -11,7 +11,7 @@ func TestAlter(t *testing.T) {
 	t.Parallel()
 	s, failure := NewMemory(0, 0), errors.New("no")
 	alter := func(do func(read []byte) ([]byte, error)) error {
-		return Alter(t.Context(), s, "key:1", time.Hour, do)
+		return UpdateValue(t.Context(), s, "key:1", time.Hour, do)
 	}
 	read := ""
 	overtaken := func(held []byte) ([]byte, error) {

@@ -19,17 +19,17 @@ import (
 
 // App is a client with access in a user's name.
 type App struct {
-	Client  *client.Client // the client
-	Scope   []string       // accessible scope
-	Since   time.Time      // time of the oldest valid grant or consent
-	Used    time.Time      // time of the last token, accurate to an hour
-	Offline bool           // whether access outlasts the session
-	Allowed bool           // whether the next request needs no consent page
-	Records []Records      // patients whose records are accessible, ordered by id
+	Client          *client.Client  // the client
+	Scope           []string        // accessible scope
+	Since           time.Time       // time of the oldest valid grant or consent
+	LastUsedAt      time.Time       // time of the last token, accurate to an hour
+	OutlastsSession bool            // whether access outlasts the session
+	ConsentStored   bool            // whether the next request needs no consent page
+	Patients        []PatientAccess // patients whose records are accessible, ordered by id
 }
 
-// Records describes access to one patient's records.
-type Records struct {
+// PatientAccess describes access to one patient's records.
+type PatientAccess struct {
 	Patient string    // patient id
 	Since   time.Time // time of the oldest valid grant or consent
 	Until   time.Time // expiry of the last grant or consent; zero if access ends with the session
@@ -39,7 +39,7 @@ type Records struct {
 // user's clients, not on the size of the store.
 type Apps struct {
 	index       *appIndex
-	families    *families
+	families    *tokenFamilies
 	consents    *consent.Consents
 	clients     *client.Registry
 	sessions    *session.Sessions
@@ -53,8 +53,8 @@ func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
 		return nil, err
 	}
 	var apps []App
-	for _, known := range indexed {
-		app, err := as.app(ctx, user, known)
+	for _, entry := range indexed {
+		app, err := as.loadApp(ctx, user, entry)
 		if err != nil {
 			return nil, err
 		}
@@ -62,18 +62,18 @@ func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
 			apps = append(apps, *app)
 		}
 	}
-	slices.SortStableFunc(apps, func(a, b App) int { return b.Used.Compare(a.Used) })
+	slices.SortStableFunc(apps, func(a, b App) int { return b.LastUsedAt.Compare(a.LastUsedAt) })
 	return apps, nil
 }
 
-// app returns a client with access, or nil if all access has ended.
-func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, error) {
-	c, err := as.clients.Find(ctx, known.ClientID)
+// loadApp returns a client with access, or nil if all access has ended.
+func (as *Apps) loadApp(ctx context.Context, user string, entry indexedApp) (*App, error) {
+	c, err := as.clients.Find(ctx, entry.ClientID)
 	if c == nil || err != nil {
 		return nil, err
 	}
 	app := &App{Client: c}
-	err = as.addLatest(ctx, user, known, app)
+	err = as.addLatestGrant(ctx, user, entry, app)
 	if err == nil {
 		err = as.addFamilies(ctx, user, app)
 	}
@@ -86,8 +86,8 @@ func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, e
 	return app, nil
 }
 
-// add merges a grant or consent into the app.
-func (a *App) add(scope []string, since, used time.Time) {
+// mergeGrant merges a grant or consent into the app.
+func (a *App) mergeGrant(scope []string, since, used time.Time) {
 	for _, s := range scope {
 		if !slices.Contains(a.Scope, s) {
 			a.Scope = append(a.Scope, s)
@@ -96,47 +96,47 @@ func (a *App) add(scope []string, since, used time.Time) {
 	if a.Since.IsZero() || since.Before(a.Since) {
 		a.Since = since
 	}
-	if used.After(a.Used) {
-		a.Used = used
+	if used.After(a.LastUsedAt) {
+		a.LastUsedAt = used
 	}
 }
 
-// addRecords adds a patient whose records are accessible.
-func (a *App) addRecords(patient string, since, until time.Time) {
+// addPatient adds a patient whose records are accessible.
+func (a *App) addPatient(patient string, since, until time.Time) {
 	if patient == "" {
 		return
 	}
-	i, found := slices.BinarySearchFunc(a.Records, patient, func(r Records, id string) int { return strings.Compare(r.Patient, id) })
+	i, found := slices.BinarySearchFunc(a.Patients, patient, func(r PatientAccess, id string) int { return strings.Compare(r.Patient, id) })
 	if !found {
-		a.Records = slices.Insert(a.Records, i, Records{patient, since, until})
+		a.Patients = slices.Insert(a.Patients, i, PatientAccess{patient, since, until})
 		return
 	}
-	if r := &a.Records[i]; since.Before(r.Since) {
+	if r := &a.Patients[i]; since.Before(r.Since) {
 		r.Since = since
 	}
-	if r := &a.Records[i]; until.After(r.Until) {
+	if r := &a.Patients[i]; until.After(r.Until) {
 		r.Until = until
 	}
 }
 
-// addLatest adds the latest grant while its access token may be valid.
-func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, app *App) error {
+// addLatestGrant adds the latest grant while its access token may be valid.
+func (as *Apps) addLatestGrant(ctx context.Context, user string, entry indexedApp, app *App) error {
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
-		User: user, ClientID: known.ClientID, ByConsent: app.Client.RequiresConsent(), ShortLived: true,
+		User: user, ClientID: entry.ClientID, BasedOnConsent: app.Client.RequiresConsent(), ShortLived: true,
 	})
-	if err != nil || !as.index.mayBeValid(known.Used, cutoff) {
+	if err != nil || !as.index.mayBeValid(entry.LastGrantAt, cutoff) {
 		return err
 	}
-	for _, sid := range known.Sessions {
+	for _, sid := range entry.Sessions {
 		stored, err := as.sessions.Find(ctx, sid)
 		if err != nil {
 			return err
 		}
 		if stored != nil {
-			app.add(known.Scope, known.Since, known.Used)
-			for _, p := range known.Patients {
-				if as.index.mayBeValid(p.Used, cutoff) {
-					app.addRecords(p.ID, p.Since, time.Time{})
+			app.mergeGrant(entry.Scope, entry.Since, entry.LastGrantAt)
+			for _, p := range entry.Patients {
+				if as.index.mayBeValid(p.LastGrantAt, cutoff) {
+					app.addPatient(p.ID, p.Since, time.Time{})
 				}
 			}
 			return nil
@@ -147,11 +147,11 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 
 // addFamilies adds grants with refresh tokens.
 func (as *Apps) addFamilies(ctx context.Context, user string, app *App) error {
-	ids, err := as.families.list(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
+	ids, err := as.families.userFamilies(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
 	if len(ids) == 0 || err != nil {
 		return err
 	}
-	stored, err := store.Values(ctx, as.families.durable, familyKeys(ids)...)
+	stored, err := store.ReadValues(ctx, as.families.durable, familyKeys(ids)...)
 	for _, value := range stored {
 		if err == nil {
 			err = as.addFamily(ctx, value, app)
@@ -163,19 +163,19 @@ func (as *Apps) addFamilies(ctx context.Context, user string, app *App) error {
 func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 	f, err := store.FromJSON[refreshFamily](stored)
 	if err == nil && f != nil {
-		err = as.families.check(ctx, f, app.Client)
+		err = as.families.checkFamily(ctx, f, app.Client)
 	}
-	if _, ended := errors.AsType[*oauth2.Error](err); ended || f == nil {
+	if _, isInvalid := errors.AsType[*oauth2.Error](err); isInvalid || f == nil {
 		return nil
 	}
 	if err == nil {
-		app.add(f.Grant.Scope, f.Grant.GrantedAt, f.IssuedAt)
-		app.Offline = app.Offline || !f.Grant.online()
+		app.mergeGrant(f.Grant.Scope, f.Grant.GrantedAt, f.IssuedAt)
+		app.OutlastsSession = app.OutlastsSession || !f.Grant.endsWithSession()
 		until := f.Expiry
-		if f.Grant.online() {
+		if f.Grant.endsWithSession() {
 			until = time.Time{}
 		}
-		app.addRecords(f.Grant.patient(), f.Grant.GrantedAt, until)
+		app.addPatient(f.Grant.patient(), f.Grant.GrantedAt, until)
 	}
 	return err
 }
@@ -187,14 +187,14 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 		return err
 	}
 	for _, a := range all.Approvals {
-		if given := a.GrantedScopes(); len(given) > 0 && !a.Declined {
-			app.Allowed = true
-			app.add(given, a.At, time.Time{})
-			until := a.Ends()
-			if !a.Until.IsZero() {
-				until = a.Until // expiry of access, as chosen by the person
+		if allowed := a.GrantedScopes(); len(allowed) > 0 && !a.DeniedSince {
+			app.ConsentStored = true
+			app.mergeGrant(allowed, a.DecidedAt, time.Time{})
+			until := a.ExpiresAt()
+			if !a.OfflineAccessUntil.IsZero() {
+				until = a.OfflineAccessUntil // expiry of access, as chosen by the person
 			}
-			app.addRecords(a.Patient, a.At, until)
+			app.addPatient(a.Patient, a.DecidedAt, until)
 		}
 	}
 	return nil
@@ -211,35 +211,35 @@ const (
 	// maxAppPatients is the approximate number of patients recorded per client.
 	maxAppPatients = 20
 
-	// appPrecision is the precision of usage times, so that not every code causes a write.
-	appPrecision = time.Hour
+	// usagePrecision is the precision of usage times, so that not every code causes a write.
+	usagePrecision = time.Hour
 
-	// appLifetime exceeds the lifetime of consents and refresh tokens.
-	appLifetime = 400 * 24 * time.Hour
+	// indexLifetime exceeds the lifetime of consents and refresh tokens.
+	indexLifetime = 400 * 24 * time.Hour
 )
 
 // indexedApp is a client with grants from the user.
 type indexedApp struct {
-	ClientID string    `json:"client_id"`
-	Scope    []string  `json:"scope"`    // scope of the latest grant
-	Since    time.Time `json:"since"`    // time of the oldest grant that may still be valid
-	Used     time.Time `json:"used"`     // time of the latest grant, accurate to appPrecision
-	Sessions []string  `json:"sessions"` // sids of the sessions with grants, latest first
+	ClientID    string    `json:"client_id"`
+	Scope       []string  `json:"scope"`    // scope of the latest grant
+	Since       time.Time `json:"since"`    // time of the oldest grant that may still be valid
+	LastGrantAt time.Time `json:"used"`     // time of the latest grant, accurate to usagePrecision
+	Sessions    []string  `json:"sessions"` // sids of the sessions with grants, latest first
 
 	Patients []indexedPatient `json:"patients,omitempty"` // patients of the grants, latest first
 }
 
 // indexedPatient is a patient of grants to a client.
 type indexedPatient struct {
-	ID    string    `json:"id"`
-	Since time.Time `json:"since"` // time of the oldest grant that may still be valid
-	Used  time.Time `json:"used"`  // time of the latest grant, accurate to appPrecision
+	ID          string    `json:"id"`
+	Since       time.Time `json:"since"` // time of the oldest grant that may still be valid
+	LastGrantAt time.Time `json:"used"`  // time of the latest grant, accurate to usagePrecision
 }
 
 // appIndex lists the clients of each user in one entry, which avoids searches of the store.
 type appIndex struct {
-	durable store.Store
-	lasting time.Duration // validity of a grant without refresh token
+	durable       store.Store
+	grantLifetime time.Duration // validity of a grant without refresh token
 }
 
 func appsKey(user string) string { return store.Key("apps", user) }
@@ -261,31 +261,31 @@ func (ix *appIndex) addCalls(g *Grant, cutoff time.Time, found *store.Call) ([]*
 		return nil, nil
 	}
 	value, err := json.Marshal(apps)
-	return []*store.Call{store.Replacing(found.Key, found.Value, value, appLifetime)}, err
+	return []*store.Call{store.ReplaceCall(found.Key, found.Value, value, indexLifetime)}, err
 }
 
 // withGrant adds the client of a grant to a list and reports whether the list changed.
 func (ix *appIndex) withGrant(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
-	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}, Patients: ix.patients(nil, g, cutoff)}
-	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
+	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, LastGrantAt: g.GrantedAt, Sessions: []string{g.Session}, Patients: ix.withPatient(nil, g, cutoff)}
+	i := slices.IndexFunc(apps, func(entry indexedApp) bool { return entry.ClientID == g.ClientID })
 	if i >= 0 {
-		known := apps[i]
-		if known.coversGrant(g, cutoff) {
+		entry := apps[i]
+		if entry.coversGrant(g, cutoff) {
 			return apps, false
 		}
-		if ix.mayBeValid(known.Used, cutoff) {
-			app.Since = known.Since
+		if ix.mayBeValid(entry.LastGrantAt, cutoff) {
+			app.Since = entry.Since
 		}
-		app.Patients = ix.patients(known.Patients, g, cutoff)
-		others := slices.DeleteFunc(slices.Clone(known.Sessions), func(sid string) bool { return sid == g.Session })
+		app.Patients = ix.withPatient(entry.Patients, g, cutoff)
+		others := slices.DeleteFunc(slices.Clone(entry.Sessions), func(sid string) bool { return sid == g.Session })
 		app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
 		apps = slices.Delete(apps, i, i+1)
 	}
-	return bounded(append([]indexedApp{app}, apps...)), true
+	return truncateApps(append([]indexedApp{app}, apps...)), true
 }
 
-// bounded drops the least recently used apps and marks the list as truncated.
-func bounded(apps []indexedApp) []indexedApp {
+// truncateApps drops the least recently used apps and marks the list as truncated.
+func truncateApps(apps []indexedApp) []indexedApp {
 	if len(apps) <= maxApps {
 		return apps
 	}
@@ -297,15 +297,15 @@ func isTruncated(apps []indexedApp) bool {
 	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
-// patients returns a client's patients with the patient of a new grant, without patients of expired or void grants.
-func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
+// withPatient returns a client's patients with the patient of a new grant, without patients of expired or void grants.
+func (ix *appIndex) withPatient(patients []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
 	if g.patient() == "" {
-		return known
+		return patients
 	}
 	list := []indexedPatient{{g.patient(), g.GrantedAt, g.GrantedAt}}
-	for _, p := range known {
+	for _, p := range patients {
 		switch {
-		case !ix.mayBeValid(p.Used, cutoff) || len(list) == maxAppPatients:
+		case !ix.mayBeValid(p.LastGrantAt, cutoff) || len(list) == maxAppPatients:
 		case p.ID == g.patient():
 			list[0].Since = p.Since
 		default:
@@ -315,8 +315,8 @@ func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time)
 	return list
 }
 
-// clientsOf returns the ids of the clients in a list.
-func clientsOf(apps []indexedApp) (ids []string) {
+// clientIDs returns the ids of the clients in a list.
+func clientIDs(apps []indexedApp) (ids []string) {
 	for _, app := range apps {
 		ids = append(ids, app.ClientID)
 	}
@@ -325,39 +325,41 @@ func clientsOf(apps []indexedApp) (ids []string) {
 
 // coversGrant reports whether the entry already covers a new grant.
 func (a *indexedApp) coversGrant(g *Grant, cutoff time.Time) bool {
-	knows := func(p indexedPatient) bool { return p.ID == g.patient() && g.GrantedAt.Sub(p.Used) < appPrecision }
-	return g.GrantedAt.Sub(a.Used) < appPrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, knows)) && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
+	isRecent := func(p indexedPatient) bool {
+		return p.ID == g.patient() && g.GrantedAt.Sub(p.LastGrantAt) < usagePrecision
+	}
+	return g.GrantedAt.Sub(a.LastGrantAt) < usagePrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, isRecent)) && a.LastGrantAt.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
 // mayBeValid reports whether a grant without refresh token may still be valid.
 func (ix *appIndex) mayBeValid(used, cutoff time.Time) bool {
-	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
+	return used.After(cutoff) && store.Since(ix.durable, used) < ix.grantLifetime+usagePrecision
 }
 
-// forget removes one client from a user's list, or all clients if clientID is empty, unless used
+// remove removes one client from a user's list, or all clients if clientID is empty, unless used
 // after since: grants made after a revocation must stay listed for the next revocation.
-func (ix *appIndex) forget(ctx context.Context, user, clientID string, since time.Time) error {
+func (ix *appIndex) remove(ctx context.Context, user, clientID string, since time.Time) error {
 	return store.Retry(ctx, func() error {
-		stored, err := store.Values(ctx, ix.durable, appsKey(user))
+		stored, err := store.ReadValues(ctx, ix.durable, appsKey(user))
 		if err != nil || stored[0] == nil {
 			return err
 		}
 		apps, err := decodeApps(stored[0])
-		left := slices.DeleteFunc(slices.Clone(apps), func(a indexedApp) bool {
-			return (clientID == "" || a.ClientID == clientID) && !a.Used.After(since)
+		remaining := slices.DeleteFunc(slices.Clone(apps), func(a indexedApp) bool {
+			return (clientID == "" || a.ClientID == clientID) && !a.LastGrantAt.After(since)
 		})
-		if err != nil || len(left) == len(apps) {
+		if err != nil || len(remaining) == len(apps) {
 			return err
 		}
-		value, err := json.Marshal(left)
+		value, err := json.Marshal(remaining)
 		if err != nil {
 			return err
 		}
-		lifetime := appLifetime
-		if len(left) == 0 {
+		lifetime := indexLifetime
+		if len(remaining) == 0 {
 			lifetime = time.Second // a step has no conditional delete
 		}
-		return ix.durable.Do(ctx, store.Replacing(appsKey(user), stored[0], value, lifetime))
+		return ix.durable.Do(ctx, store.ReplaceCall(appsKey(user), stored[0], value, lifetime))
 	})
 }
 

@@ -13,17 +13,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxCodes limits the codes per user, including redeemed codes.
-const maxCodes = 200
+// maxCodesPerUser limits the codes per user, including redeemed codes.
+const maxCodesPerUser = 200
 
 // Codes issues and redeems authorization codes.
 type Codes struct {
 	lifetime    time.Duration
 	store       store.Store
 	durable     store.Store
-	recent      *store.PerUserLimit
+	userLimit   *store.PerUserLimit
 	grants      *Grants
-	families    *families
+	families    *tokenFamilies
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 }
@@ -36,22 +36,22 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	}
 	code = oauth2.RandomToken()
 	key := store.Key("code", code)
-	calls := append(cs.recent.Record(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
-	return code, store.StepIn(cs.store, calls...), nil
+	calls := append(cs.userLimit.Record(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
+	return code, store.NewStep(cs.store, calls...), nil
 }
 
-// redeemable returns the grant of a code after all checks that need no write. It checks the entire
+// findRedeemable returns the grant of a code after all checks that need no write. It checks the entire
 // request first, so that only the client with its credentials and PKCE verifier can use the code up.
-func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
+func (cs *Codes) findRedeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {
 		return nil, err
 	}
-	if err := g.check(client, p); err != nil {
+	if err := g.checkRequest(client, p); err != nil {
 		return nil, err
 	}
-	err = cs.check(ctx, g, client)
-	if _, ended := errors.AsType[*oauth2.Error](err); !ended {
+	err = cs.checkGrant(ctx, g, client)
+	if _, isInvalid := errors.AsType[*oauth2.Error](err); !isInvalid {
 		return g, err
 	}
 	// The tokens of a used code may still be valid.
@@ -61,7 +61,7 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 	case getErr != nil:
 		return nil, getErr
 	}
-	return nil, cs.revokeReplayed(ctx, g)
+	return nil, cs.revokeReplayedCode(ctx, g)
 }
 
 // redeem marks a code as used, stores its new family of refresh tokens and rereads whether the
@@ -72,46 +72,46 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 // It does not reread whether the family was revoked: PostgreSQL reads after writing the mark,
 // and by then a replay may have revoked the family. The tokens are void in that case, but the
 // request that used the code has still succeeded.
-func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, start *familyStart) error {
-	check, err := cs.revocations.Check(ctx, "", codeBinding(g))
+func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, pending *pendingFamily) error {
+	revocationCheck, err := cs.revocations.NewCheck(ctx, "", codeBinding(g))
 	for err == nil {
 		mark := &store.Call{Op: store.Add, Key: revocation.UsedCodeKey(g.Family), Value: revocation.CodeRedeemed, TTL: cs.lifetime}
-		consent := cs.grants.readingConsent(g, client)
-		err = store.Do(ctx, store.StepIn(cs.durable, append(start.calls(), consent...)...), store.StepIn(cs.store, mark), check.Step())
+		consent := cs.grants.consentCalls(g, client)
+		err = store.Do(ctx, store.NewStep(cs.durable, append(pending.calls(), consent...)...), store.NewStep(cs.store, mark), revocationCheck.Step())
 		switch {
 		case err == nil:
-			return cs.confirm(ctx, client, g, check, consent)
+			return cs.confirmRedeemed(ctx, client, g, revocationCheck, consent)
 		case errors.Is(mark.Err, store.ErrExists):
-			return cs.revokeReplayed(ctx, g)
+			return cs.revokeReplayedCode(ctx, g)
 		case errors.Is(err, store.ErrTooLong):
-			err = start.makeRoom(ctx)
+			err = pending.dropOldest(ctx)
 		default:
-			start.drop(ctx, cs.store)
+			pending.discard(ctx, cs.store)
 		}
 	}
 	return err
 }
 
-// confirm rejects a code if its grant was revoked before redemption, and removes the stored family.
-func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, check *revocation.Check, consent []*store.Call) error {
-	void, err := check.IsRevoked(g.GrantedAt)
-	if err == nil && void {
-		err = errEndedCode
+// confirmRedeemed rejects a code if its grant was revoked before redemption, and removes the stored family.
+func (cs *Codes) confirmRedeemed(ctx context.Context, client *client.Client, g *Grant, revocationCheck *revocation.Check, consent []*store.Call) error {
+	isRevoked, err := revocationCheck.IsRevoked(g.GrantedAt)
+	if err == nil && isRevoked {
+		err = errRevokedCode
 	}
 	if err == nil {
-		err = cs.grants.checkReadConsent(g, client, consent)
+		err = cs.grants.checkConsentCalls(g, client, consent)
 	}
-	if err != nil && g.wantsRefresh() {
+	if err != nil && g.allowsRefresh() {
 		err = errors.Join(err, cs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
 	}
 	return err
 }
 
-// revokeReplayed revokes the tokens of a replayed code, because one of the two senders is an
+// revokeReplayedCode revokes the tokens of a replayed code, because one of the two senders is an
 // attacker (RFC 6749 §4.1.2).
-func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
+func (cs *Codes) revokeReplayedCode(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
-	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
+	cs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking the tokens of a replayed code: %w", err)
 	}
@@ -123,9 +123,9 @@ func codeBinding(g *Grant) revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
 }
 
-// check rejects a code if its grant is revoked according to the local state.
-func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
-	revoked, err := cs.revocations.Revoked(ctx, g.Family)
+// checkGrant rejects a code if its grant is revoked according to the local state.
+func (cs *Codes) checkGrant(ctx context.Context, g *Grant, client *client.Client) error {
+	revoked, err := cs.revocations.IsTokenRevoked(ctx, g.Family)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) err
 	case revoked:
 		return errInvalidCode
 	case revocation.IsCutOff(g.GrantedAt, cutoff):
-		return errEndedCode
+		return errRevokedCode
 	}
 	return cs.grants.checkAllowed(ctx, g, client)
 }
@@ -154,5 +154,5 @@ func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {
 
 var (
 	errInvalidCode = oauth2.InvalidGrant("the code is unknown, expired or used already")
-	errEndedCode   = oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
+	errRevokedCode = oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
 )

@@ -52,7 +52,7 @@ func TestCodeUsedOnce(t *testing.T) {
 		t.Errorf("the token still works: %d", r.StatusCode)
 	}
 	jti, _ := b.Claims(won[0].AccessToken)["jti"].(string)
-	if revoked, err := server.Revoked(context.Background(), jti); !revoked || err != nil {
+	if revoked, err := server.IsRevoked(context.Background(), jti); !revoked || err != nil {
 		t.Errorf("Revoked = %t, %v", revoked, err)
 	}
 }
@@ -111,22 +111,22 @@ func TestCodeValidity(t *testing.T) {
 // Replaying a code revokes its refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	code := b.Code(authorizetest.OfflineAccess(nil))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	code := b.Code(authorizetest.WithOfflineAccess(nil))
 	first := b.RequestTokens(authorizetest.CodeForm(code, nil))
-	second := b.Refresh(first.Refresh, nil)
+	second := b.Refresh(first.RefreshToken, nil)
 	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+	authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 }
 
 // A replay during the exchange leaves no refresh token behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
-	durable := storetest.NewIntercepted(nil)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
-	code := b.Code(authorizetest.OfflineAccess(nil))
+	durable := storetest.NewInterceptedStore(nil)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
+	code := b.Code(authorizetest.WithOfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
 			durable.Before = nil // only once
@@ -145,9 +145,9 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		server := authorizetest.New(t, authorizetest.Refreshing)
+		server := authorizetest.New(t, authorizetest.AllowRefreshTokens)
 		b := authorizetest.NewBrowser(t, server)
-		code := b.Code(authorizetest.OfflineAccess(nil))
+		code := b.Code(authorizetest.WithOfflineAccess(nil))
 		answers := make([]authorizetest.TokenResponse, 8)
 		var all sync.WaitGroup
 		for i := range answers {
@@ -157,8 +157,8 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 		}
 		all.Wait()
 		for _, got := range answers {
-			if got.Refresh != "" {
-				authorizetest.CheckDead(b, got.Refresh, got.AccessToken)
+			if got.RefreshToken != "" {
+				authorizetest.CheckInvalid(b, got.RefreshToken, got.AccessToken)
 			}
 		}
 	}
@@ -169,8 +169,8 @@ func codeReuse(t *testing.T, after time.Duration) {
 	code := b.Code(nil)
 	first := b.RequestTokens(authorizetest.CodeForm(code, nil))
 	time.Sleep(after)
-	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
-		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
+	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.IsTokenValid(first.AccessToken) {
+		t.Errorf("%+v; the first token works: %t", got, b.IsTokenValid(first.AccessToken))
 	}
 }
 
@@ -208,17 +208,17 @@ func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
 	for name, grant := range map[string]func(b *authorizetest.Browser) url.Values{
 		"a code": func(b *authorizetest.Browser) url.Values {
-			return authorizetest.CodeForm(b.Code(authorizetest.OfflineAccess(nil)), nil)
+			return authorizetest.CodeForm(b.Code(authorizetest.WithOfflineAccess(nil)), nil)
 		},
 		"a refresh token": func(b *authorizetest.Browser) url.Values {
-			return authorizetest.RefreshForm(b.Tokens(authorizetest.OfflineAccess(nil)).Refresh, nil)
+			return authorizetest.RefreshForm(b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			late := &lateReads{Store: store.NewMemory(0, 0)}
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				authorizetest.Refreshing(c)
+				authorizetest.AllowRefreshTokens(c)
 				c.Store, c.RefreshTokenGrace = late, -1
 			}))
 			form := grant(b)
@@ -278,7 +278,7 @@ func TestTokenDependsOnSignIn(t *testing.T) {
 	t.Parallel()
 	p, durable := providertest.Start(t), store.NewMemory(0, 0)
 	server := func(change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Store, c.Durable, c.Users[0].Email = durable, durable, "alice@hospital.example"
 			change(idp, c)
@@ -308,7 +308,7 @@ func TestTokenDependsOnSignIn(t *testing.T) {
 		{"the account is not linked", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = false }, true, false},
 		{"the consent was withdrawn", func(_ *people.IdentityProvider, c *authorize.Config) {
 			c.Clients[0].Consent = client.ConsentRequired
-			authorizetest.NoError(t, withdrawn.CutOff(t.Context(), revocation.ConsentCutoff("alice", "app")))
+			authorizetest.NoError(t, withdrawn.CutOff(t.Context(), revocation.ConsentCutoffKey("alice", "app")))
 		}, false, false},
 		{"a consent was withdrawn that is not required", func(*people.IdentityProvider, *authorize.Config) {}, true, true},
 	} {

@@ -17,12 +17,12 @@ import (
 
 // tokenResponse is a successful response (RFC 6749 §5.1).
 type tokenResponse struct {
-	AccessToken string `json:"access_token"`
-	TokenType   string `json:"token_type"`
-	ExpiresIn   int64  `json:"expires_in"`
-	Scope       string `json:"scope"`
-	IDToken     string `json:"id_token,omitempty"`
-	Refresh     string `json:"refresh_token,omitempty"`
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int64  `json:"expires_in"`
+	Scope        string `json:"scope"`
+	IDToken      string `json:"id_token,omitempty"`
+	RefreshToken string `json:"refresh_token,omitempty"`
 
 	*launch.Context // SMART App Launch 2.2; nil without launch context
 }
@@ -33,8 +33,8 @@ type tokenEndpoint struct {
 	authenticator *client.Authenticator
 	issuer        *Issuer
 	codes         *Codes
-	families      *families
-	count         Count
+	families      *tokenFamilies
+	countRequest  RequestCounter
 }
 
 // grantType is a grant type of the token endpoint. The zero value rejects every client.
@@ -44,21 +44,21 @@ type grantType struct {
 	// exchange handles a token request; nil: not a grant_type of the token endpoint.
 	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
 
-	// client finds the client of a request without client_id; nil: client_id is required.
-	client func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
+	// inferClient finds the client of a request without client_id; nil: client_id is required.
+	inferClient func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
 }
 
 func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	var p oauth2.Parameters
-	err := e.count(w, r, "", true)
+	err := e.countRequest(w, r, "", true)
 	if err == nil {
-		p, err = e.authenticator.Form(w, r)
+		p, err = e.authenticator.ParseForm(w, r)
 	}
 	var response *tokenResponse
 	if err == nil {
 		response, err = e.exchange(w, r, p)
 	}
-	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
+	event := audit.Event{Kind: audit.KindToken, GrantType: p.Get("grant_type"), Err: err}
 	if err != nil {
 		e.Trail.RecordRejection(r, event)
 		e.WriteError(w, r, err)
@@ -71,7 +71,7 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
 	client, err := e.authenticator.Authenticate(r, p)
 	if err == nil {
-		err = e.count(w, r, client.ID, client.Public())
+		err = e.countRequest(w, r, client.ID, client.IsPublic())
 	}
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 	if p.Get("grant_type") == "" {
 		return nil, oauth2.InvalidRequest("grant_type is missing")
 	}
-	grant := grantTypeOf(p)
-	if err := grant.check(client); err != nil {
+	grant := findGrantType(p)
+	if err := grant.checkClient(client); err != nil {
 		return nil, err
 	}
 	if err := CheckResource(p, e.fhirBase); err != nil {
@@ -89,18 +89,18 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 	return grant.exchange(e, r.Context(), client, p)
 }
 
-// unnamedClient returns the client of a request without client_id, if the grant type permits that.
-func (e *tokenEndpoint) unnamedClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
-	if grant := grantTypeOf(p); grant.client != nil {
-		return grant.client(e, ctx, p)
+// inferClient returns the client of a request without client_id, if the grant type permits that.
+func (e *tokenEndpoint) inferClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+	if grant := findGrantType(p); grant.inferClient != nil {
+		return grant.inferClient(e, ctx, p)
 	}
 	return nil, client.ErrNoClientID
 }
 
-func (t *Issued) response(scope string, context *launch.Context) *tokenResponse {
+func (t *IssuedTokens) newResponse(scope string, context *launch.Context) *tokenResponse {
 	return &tokenResponse{
-		AccessToken: t.Access, TokenType: "Bearer", ExpiresIn: int64(t.Lifetime.Seconds()),
-		Scope: scope, IDToken: t.ID, Refresh: t.refresh, Context: context,
+		AccessToken: t.AccessToken, TokenType: "Bearer", ExpiresIn: int64(t.Lifetime.Seconds()),
+		Scope: scope, IDToken: t.IDToken, RefreshToken: t.refreshToken, Context: context,
 	}
 }
 
@@ -113,11 +113,11 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	return nil
 }
 
-// check rejects clients that may not use the grant type, and grant types unsupported at the token endpoint.
-func (g grantType) check(c *client.Client) error {
+// checkClient rejects clients that may not use the grant type, and grant types unsupported at the token endpoint.
+func (g grantType) checkClient(c *client.Client) error {
 	switch {
 	case g.exchange == nil:
-		names := GrantTypes().AtTokenEndpoint()
+		names := GrantTypes().TokenEndpointNames()
 		last := len(names) - 1
 		return &oauth2.Error{
 			Code: "unsupported_grant_type", Description: "grant_type must be " + strings.Join(names[:last], ", ") + " or " + names[last],
@@ -128,8 +128,8 @@ func (g grantType) check(c *client.Client) error {
 	return nil
 }
 
-// grantTypeOf returns the grant type of a request, or the zero value.
-func grantTypeOf(p oauth2.Parameters) (found grantType) {
+// findGrantType returns the grant type of a request, or the zero value.
+func findGrantType(p oauth2.Parameters) (found grantType) {
 	if i := slices.IndexFunc(grantTypes, func(g grantType) bool { return g.rules.Name == p.Get("grant_type") }); i >= 0 {
 		found = grantTypes[i]
 	}
@@ -147,22 +147,22 @@ func GrantTypes() client.GrantTypes {
 
 // grantTypes lists all grant types. Adding one takes a value like those below and its name here:
 // the token endpoint, discovery, client configuration and registration, and metrics use this list.
-var grantTypes = []grantType{authorizationCode, implicit, clientCredentials, refreshToken}
+var grantTypes = []grantType{authorizationCodeGrant, implicitGrant, clientCredentialsGrant, refreshTokenGrant}
 
-// implicit is the grant type of tokens from the authorization endpoint (RFC 6749 §4.2), listed in
+// implicitGrant is the grant type of tokens from the authorization endpoint (RFC 6749 §4.2), listed in
 // the discovery document.
-var implicit = grantType{rules: client.GrantType{
+var implicitGrant = grantType{rules: client.GrantType{
 	Name: "implicit",
 	IsUsable: func(c *client.Client) bool {
 		return slices.ContainsFunc(c.ResponseTypes, func(t string) bool { return t != "code" })
 	},
 }}
 
-// authorizationCode is the authorization code grant (RFC 6749 §4.1.3).
-var authorizationCode = grantType{
+// authorizationCodeGrant is the authorization code grant (RFC 6749 §4.1.3).
+var authorizationCodeGrant = grantType{
 	rules: client.GrantType{
-		Name: client.AuthorizationCode, Always: true, Registrable: true, Allows: usesCodes,
-		Check: func(c *client.Client) error {
+		Name: client.GrantTypeAuthorizationCode, AlwaysListed: true, Registrable: true, Allows: usesCodes,
+		CheckClient: func(c *client.Client) error {
 			if !usesCodes(c) {
 				return errors.New("needs a redirect_uri and response_type code")
 			}
@@ -176,7 +176,7 @@ func usesCodes(c *client.Client) bool { return c.AllowsResponseType("code") }
 
 // exchangeCode marks the code as used last, so that the client can retry after any earlier failure.
 func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
-	g, err := e.codes.redeemable(ctx, client, p)
+	g, err := e.codes.findRedeemable(ctx, client, p)
 	if err != nil {
 		return nil, err
 	}
@@ -184,25 +184,25 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	if err != nil {
 		return nil, err
 	}
-	start, err := e.families.start(ctx, g)
+	pending, err := e.families.newPendingFamily(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.codes.redeem(ctx, client, g, start); err != nil {
+	if err := e.codes.redeem(ctx, client, g, pending); err != nil {
 		return nil, err
 	}
-	if start != nil {
-		t.refresh = start.token
+	if pending != nil {
+		t.refreshToken = pending.token
 	}
-	return t.response(g.ScopeText(), g.Launch), nil
+	return t.newResponse(g.ScopeString(), g.Launch), nil
 }
 
-// clientCredentials is the client credentials grant (RFC 6749 §4.4), for backend services.
-var clientCredentials = grantType{
+// clientCredentialsGrant is the client credentials grant (RFC 6749 §4.4), for backend services.
+var clientCredentialsGrant = grantType{
 	rules: client.GrantType{
-		Name: credentialsGrant, Allows: usesCredentials,
-		Check: func(c *client.Client) error {
-			if c.Public() {
+		Name: grantTypeCredentials, Allows: usesCredentials,
+		CheckClient: func(c *client.Client) error {
+			if c.IsPublic() {
 				return errors.New("needs a secret, jwks or jwks_uri")
 			}
 			return nil
@@ -211,9 +211,11 @@ var clientCredentials = grantType{
 	exchange: (*tokenEndpoint).exchangeCredentials,
 }
 
-const credentialsGrant = "client_credentials"
+const grantTypeCredentials = "client_credentials"
 
-func usesCredentials(c *client.Client) bool { return slices.Contains(c.GrantTypes, credentialsGrant) }
+func usesCredentials(c *client.Client) bool {
+	return slices.Contains(c.GrantTypes, grantTypeCredentials)
+}
 
 // exchangeCredentials grants system scopes only, because there is no user.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
@@ -225,17 +227,17 @@ func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.
 	if err != nil {
 		return nil, err
 	}
-	return t.response(strings.Join(scope, " "), nil), nil
+	return t.newResponse(strings.Join(scope, " "), nil), nil
 }
 
-// refreshToken is the refresh token grant (RFC 6749 §6).
-var refreshToken = grantType{
+// refreshTokenGrant is the refresh token grant (RFC 6749 §6).
+var refreshTokenGrant = grantType{
 	rules: client.GrantType{
-		Name: refreshGrant, Registrable: true, Allows: usesCodes, IsUsable: (*client.Client).CanRefresh,
+		Name: grantTypeRefreshToken, Registrable: true, Allows: usesCodes, IsUsable: (*client.Client).CanRefresh,
 	},
 	exchange: (*tokenEndpoint).exchangeRefreshToken,
-	client: func(e *tokenEndpoint, ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
-		return e.families.clientOf(ctx, p)
+	inferClient: func(e *tokenEndpoint, ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+		return e.families.inferClient(ctx, p)
 	},
 }
 
@@ -258,12 +260,12 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 
 // rotateRefreshToken stores the successor last, so that the client can retry after any earlier failure. If a
 // concurrent request rotates the token, the error is [store.ErrChanged], and the token must be checked again.
-func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
+func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, requested string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	g, err := e.families.redeemable(ctx, f, client, token, asked)
+	g, err := e.families.findRedeemable(ctx, f, client, token, requested)
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +273,8 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	if err != nil {
 		return nil, err
 	}
-	if t.refresh, err = e.families.rotate(ctx, client, f, stored, token); err != nil {
+	if t.refreshToken, err = e.families.rotate(ctx, client, f, stored, token); err != nil {
 		return nil, err
 	}
-	return t.response(g.ScopeText(), g.Launch), nil
+	return t.newResponse(g.ScopeString(), g.Launch), nil
 }

@@ -42,41 +42,41 @@ type Grant struct {
 	Nonce          string            `json:"nonce,omitempty"`          // nonce of the authorization request
 
 	// Launch is the launch context; nil if none.
-	Launch   *launch.Context `json:"launch,omitempty"`
-	Launcher string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
+	Launch           *launch.Context `json:"launch,omitempty"`
+	LauncherClientID string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
 
 	// ConsentPatient is the patient named on the consent page, even if the person granted no access to the patient's records.
 	ConsentPatient string `json:"about,omitempty"`
 
-	// ShortTokens limits access tokens to [shortLifetime], so that developers can test how their app handles expiry.
+	// ShortTokens limits access tokens to [shortTokenLifetime], so that developers can test how their app handles expiry.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
 	// RequiresRevalidation requires revalidation of the sign-in at the identity provider on refresh.
 	RequiresRevalidation bool `json:"revalidated,omitempty"`
 
-	own bool // the patient is the user's only one; set by [Grants.checkAllowed]
+	isOnlyPatient bool // the patient is the user's only one; set by [Grants.checkAllowed]
 
 	// UserinfoClaims are claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // claims requested by name for the ID token
 }
 
-// shortLifetime is the lifetime of access tokens with [Grant].ShortTokens.
-const shortLifetime = 10 * time.Second
+// shortTokenLifetime is the lifetime of access tokens with [Grant].ShortTokens.
+const shortTokenLifetime = 10 * time.Second
 
-// ScopeText returns the scope in its form for requests and responses (RFC 6749 §3.3).
-func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
+// ScopeString returns the scope in its form for requests and responses (RFC 6749 §3.3).
+func (g *Grant) ScopeString() string { return strings.Join(g.Scope, " ") }
 
-// Has reports whether the scope was granted.
-func (g *Grant) Has(scope string) bool { return slices.Contains(g.Scope, scope) }
+// HasScope reports whether the scope was granted.
+func (g *Grant) HasScope(scope string) bool { return slices.Contains(g.Scope, scope) }
 
-// isRelated reports whether access to the patient depends on a relationship that the FHIR server records.
-func (g *Grant) isRelated(user *people.User) bool {
-	return g.Launch != nil && g.Launcher == "" && user.Person().IsRelated(g.Launch.Patient)
+// needsRelationship reports whether access to the patient depends on a relationship that the FHIR server records.
+func (g *Grant) needsRelationship(user *people.User) bool {
+	return g.Launch != nil && g.LauncherClientID == "" && user.Person().DependsOnRelation(g.Launch.Patient)
 }
 
-// check compares a token request with its authorization request (RFC 6749 §4.1.3).
-func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
+// checkRequest compares a token request with its authorization request (RFC 6749 §4.1.3).
+func (g *Grant) checkRequest(client *client.Client, p oauth2.Parameters) error {
 	switch {
 	case g.ClientID != client.ID:
 		return oauth2.InvalidGrant("the code was issued to another client")
@@ -88,10 +88,10 @@ func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
 }
 
-// bounded limits a token lifetime to the expiry of the grant.
-func (g *Grant) bounded(lifetime time.Duration) time.Duration {
+// limitLifetime limits a token lifetime to the expiry of the grant.
+func (g *Grant) limitLifetime(lifetime time.Duration) time.Duration {
 	if g.ShortTokens {
-		lifetime = min(lifetime, shortLifetime)
+		lifetime = min(lifetime, shortTokenLifetime)
 	}
 	if g.ExpiresAt.IsZero() {
 		return lifetime
@@ -101,7 +101,7 @@ func (g *Grant) bounded(lifetime time.Duration) time.Duration {
 
 // binding returns the binding of the grant's refresh and access tokens.
 func (g *Grant) binding() revocation.Binding {
-	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.boundSession()}
+	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.boundSID()}
 }
 
 // patient returns the patient of the grant, or "".
@@ -112,15 +112,17 @@ func (g *Grant) patient() string {
 	return g.Launch.Patient
 }
 
-// wantsRefresh reports whether the grant includes a refresh token.
-func (g *Grant) wantsRefresh() bool { return g.Has(client.OfflineAccess) || g.Has(client.OnlineAccess) }
+// allowsRefresh reports whether the grant includes a refresh token.
+func (g *Grant) allowsRefresh() bool {
+	return g.HasScope(client.OfflineAccess) || g.HasScope(client.OnlineAccess)
+}
 
-// online reports whether the grant's tokens end with the session.
-func (g *Grant) online() bool { return !g.Has(client.OfflineAccess) }
+// endsWithSession reports whether the grant's tokens end with the session.
+func (g *Grant) endsWithSession() bool { return !g.HasScope(client.OfflineAccess) }
 
-// boundSession returns the sid of the session to which the grant's tokens are bound, or "".
-func (g *Grant) boundSession() string {
-	if g.online() {
+// boundSID returns the sid of the session to which the grant's tokens are bound, or "".
+func (g *Grant) boundSID() string {
+	if g.endsWithSession() {
 		return g.Session
 	}
 	return ""
@@ -136,34 +138,34 @@ type Grants struct {
 	apps        *appIndex
 }
 
-// Confirm sets the time of a new grant and returns a step to be executed with its issue. The step
+// PrepareIssue sets the time of a new grant and returns a step to be executed with its issue. The step
 // lists the client in [Apps] and as a participant of the session. Confirm fails if the session has
 // ended meanwhile. A session that ends later voids the grant.
-func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err error) {
+func (gs *Grants) PrepareIssue(ctx context.Context, g *Grant) (step store.Step, err error) {
 	now := gs.revocations.Now() // read before the cutoff, so that a later cutoff voids the grant
-	check, err := gs.revocations.Check(ctx, "", revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true, ShortLived: true})
+	check, err := gs.revocations.NewCheck(ctx, "", revocation.Binding{User: g.User, ClientID: g.ClientID, BasedOnConsent: true, ShortLived: true})
 	if err != nil {
-		return noting, err
+		return step, err
 	}
-	active, participant, apps := session.ExistsCall(g.Session), gs.sessions.Participants.ReadCall(g.Session, g.ClientID), gs.apps.getCall(g.User)
-	if err := store.Do(ctx, check.Step(), store.StepIn(gs.sessions.Durable, active, participant, apps)); err != nil {
-		return noting, err
+	sessionCall, participantCall, appsCall := session.ExistsCall(g.Session), gs.sessions.Participants.ReadCall(g.Session, g.ClientID), gs.apps.getCall(g.User)
+	if err := store.Do(ctx, check.Step(), store.NewStep(gs.sessions.Durable, sessionCall, participantCall, appsCall)); err != nil {
+		return step, err
 	}
-	if active.Value == nil {
-		return noting, session.ErrEnded
+	if sessionCall.Value == nil {
+		return step, session.ErrEnded
 	}
 	cutoff, err := check.Cutoff()
 	if err != nil {
-		return noting, err
+		return step, err
 	}
-	g.GrantedAt = revocation.DateAfter(now, cutoff)
-	calls, err := gs.apps.addCalls(g, cutoff, apps)
-	return store.StepIn(gs.sessions.Durable, append(calls, gs.sessions.Participants.AddCalls(participant, g.Has("openid"))...)...), err
+	g.GrantedAt = revocation.IssueTimeAfter(now, cutoff)
+	calls, err := gs.apps.addCalls(g, cutoff, appsCall)
+	return store.NewStep(gs.sessions.Durable, append(calls, gs.sessions.Participants.AddCalls(participantCall, g.HasScope("openid"))...)...), err
 }
 
-// user returns the user of a grant. The error is invalid_grant if the user was removed or disabled,
+// loadUser returns the user of a grant. The error is invalid_grant if the user was removed or disabled,
 // has changed the password, or is no longer linked to the provider account of the sign-in.
-func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
+func (gs *Grants) loadUser(ctx context.Context, g *Grant) (*people.User, error) {
 	user, err := gs.accounts.Find(ctx, g.User)
 	if err != nil {
 		return nil, err
@@ -171,11 +173,11 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	if user == nil {
 		return nil, oauth2.InvalidGrant("the user no longer exists")
 	}
-	unlinked, err := gs.accounts.Unlinked(ctx, user, g.Provider, g.Subject)
+	isUnlinked, err := gs.accounts.IsUnlinked(ctx, user, g.Provider, g.Subject)
 	if err != nil {
 		return nil, err
 	}
-	if unlinked {
+	if isUnlinked {
 		return nil, oauth2.InvalidGrant("the user can no longer sign in with this sign-in method")
 	}
 	if credential := user.Credential(); !bytes.Equal(credential[:], g.Credential) {
@@ -186,10 +188,10 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 
 // checkPatient rejects a grant if, according to the FHIR server, its user no longer acts for the chosen patient.
 func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User) error {
-	if !g.isRelated(user) {
+	if !g.needsRelationship(user) {
 		return nil
 	}
-	has, err := gs.patients.StillHas(ctx, user.Person(), g.Launch.Patient)
+	has, err := gs.patients.StillRepresents(ctx, user.Person(), g.Launch.Patient)
 	if err == nil && !has {
 		err = oauth2.InvalidGrant("the user no longer acts for this patient")
 	}
@@ -198,15 +200,15 @@ func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User)
 
 // checkRelationship loads the user and applies the current limits to the grant.
 func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
-	user, err := gs.user(ctx, g)
+	user, err := gs.loadUser(ctx, g)
 	if err != nil {
 		return err
 	}
-	return gs.limit(ctx, g, user)
+	return gs.applyLimits(ctx, g, user)
 }
 
-// limit narrows a grant to the user's current scope limits and checks the patient.
-func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error {
+// applyLimits narrows a grant to the user's current scope limits and checks the patient.
+func (gs *Grants) applyLimits(ctx context.Context, g *Grant, user *people.User) error {
 	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Attributes(), g.Scope); len(g.Scope) == 0 {
 		return oauth2.InvalidGrant("the user is no longer permitted any of the granted scopes")
 	}
@@ -214,9 +216,9 @@ func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error 
 	return gs.checkPatient(ctx, g, user)
 }
 
-// revoked reports whether a grant was revoked, individually or by a cutoff.
-func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
-	revoked, err := gs.revocations.Revoked(ctx, g.Family)
+// isRevoked reports whether a grant was revoked, individually or by a cutoff.
+func (gs *Grants) isRevoked(ctx context.Context, g *Grant) (bool, error) {
+	revoked, err := gs.revocations.IsTokenRevoked(ctx, g.Family)
 	if revoked || err != nil {
 		return revoked, err
 	}
@@ -226,71 +228,71 @@ func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 
 // checkAllowed rejects a grant that client, user or consent would no longer permit.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
-	if g.Generation.IsAnother(client.Generation) {
+	if g.Generation.DiffersFrom(client.Generation) {
 		return oauth2.InvalidGrant("another client had the client_id then")
 	}
 	g.Generation = client.Generation // generation to which the grant's tokens are bound
-	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
+	if current, err := client.GrantScope(g.ScopeString()); err != nil || !slices.Equal(current, g.Scope) {
 		return oauth2.InvalidGrant("the client is no longer permitted the granted scope")
 	}
-	if !gs.accounts.SignInMethods(client.IdentityProviders).Has(g.Provider) {
+	if !gs.accounts.SignInMethods(client.IdentityProviders).Includes(g.Provider) {
 		return oauth2.InvalidGrant("the client no longer permits this sign-in method")
 	}
-	if !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
+	if !oauth2.MeetsACR(oauth2.DeriveACR(g.AMR, g.Provider), client.ACR) {
 		return oauth2.InvalidGrant("the client now requires a further factor")
 	}
-	user, err := gs.user(ctx, g)
+	user, err := gs.loadUser(ctx, g)
 	if err != nil {
 		return err
 	}
-	g.own = g.patient() != "" && user.Person().OwnPatientID() == g.patient()
-	given, err := gs.consent(ctx, g, client)
+	g.isOnlyPatient = g.patient() != "" && user.Person().DefaultPatientID() == g.patient()
+	stored, err := gs.requiredConsent(ctx, g, client)
 	if err == nil {
-		err = checkConsent(g, client, given)
+		err = checkConsent(g, client, stored)
 	}
-	if err == nil && g.Launch != nil && g.Launcher == "" && !user.MayChoose(g.Launch.Patient) {
+	if err == nil && g.Launch != nil && g.LauncherClientID == "" && !user.MayChoosePatient(g.Launch.Patient) {
 		err = oauth2.InvalidGrant("the user may no longer choose this patient")
 	}
 	return err
 }
 
-// consent returns the stored consent if the client requires consent; nil otherwise.
-func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) (*consent.Consent, error) {
+// requiredConsent returns the stored consent if the client requires consent; nil otherwise.
+func (gs *Grants) requiredConsent(ctx context.Context, g *Grant, client *client.Client) (*consent.Consent, error) {
 	if !client.RequiresConsent() {
 		return nil, nil
 	}
 	return gs.consents.Load(ctx, g.User, client.ID)
 }
 
-// readingConsent returns the call that rereads the consent in the step that issues tokens; none for clients with
+// consentCalls returns the call that rereads the consent in the step that issues tokens; none for clients with
 // consent skipped. Clients without required consent are included, because the person may have refused scopes.
-func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
+func (gs *Grants) consentCalls(g *Grant, c *client.Client) []*store.Call {
 	if c.Consent == client.ConsentSkip {
 		return nil
 	}
-	return []*store.Call{gs.consents.ReadCall(g.User, c.ID)}
+	return []*store.Call{gs.consents.LoadCall(g.User, c.ID)}
 }
 
-// checkReadConsent rejects a grant if its consent was no longer valid when reread in a step.
-func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*store.Call) error {
-	if read == nil {
+// checkConsentCalls rejects a grant if its consent was no longer valid when reread in a step.
+func (gs *Grants) checkConsentCalls(g *Grant, client *client.Client, calls []*store.Call) error {
+	if calls == nil {
 		return nil
 	}
-	given, err := gs.consents.FromCall(read[0])
+	stored, err := gs.consents.DecodeCall(calls[0])
 	if err != nil {
 		return err
 	}
-	return checkConsent(g, client, given)
+	return checkConsent(g, client, stored)
 }
 
 // checkConsent rejects a grant without a valid consent if the client requires one, and a grant of
 // which the person has since refused a part.
-func checkConsent(g *Grant, client *client.Client, all *consent.Consent) error {
-	given := all.ApprovalFor(consent.Subject{Patient: g.patient(), IsOnlyPatient: g.own})
+func checkConsent(g *Grant, client *client.Client, stored *consent.Consent) error {
+	approval := stored.ApprovalFor(consent.PatientContext{Patient: g.patient(), IsOnlyPatient: g.isOnlyPatient})
 	switch {
-	case given == nil && !client.RequiresConsent():
+	case approval == nil && !client.RequiresConsent():
 		return nil
-	case given == nil, client.RequiresConsent() && !given.Covers(g.Scope), !given.Permits(strings.Fields(g.RequestedScope), g.Scope):
+	case approval == nil, client.RequiresConsent() && !approval.Covers(g.Scope), !approval.Permits(strings.Fields(g.RequestedScope), g.Scope):
 		return oauth2.InvalidGrant("the user's consent was withdrawn or has expired")
 	}
 	return nil

@@ -20,19 +20,19 @@ func TestEmptyGrantType(t *testing.T) {
 		"a name alone":      {rules: client.GrantType{Name: "new"}},
 		"no rule who may":   {rules: client.GrantType{Name: "new"}, exchange: (*tokenEndpoint).exchangeCode},
 		"nobody to give it": {rules: client.GrantType{Name: "new", Allows: func(*client.Client) bool { return true }}},
-		"one that is not":   grantTypeOf(oauth2.Parameters{"grant_type": {"password"}}),
+		"one that is not":   findGrantType(oauth2.Parameters{"grant_type": {"password"}}),
 	} {
-		if g.check(c) == nil {
+		if g.checkClient(c) == nil {
 			t.Errorf("%s: allowed", name)
 		}
 	}
 }
 
 // An empty user is rejected instead of revoking everyone's grants.
-func TestNobodyEndsNothing(t *testing.T) {
+func TestEmptyUserRevokesNothing(t *testing.T) {
 	t.Parallel()
 	for _, clientID := range []string{"", "app"} {
-		if err := new(Revoker).EndApps(t.Context(), "", clientID); !errors.Is(err, ErrUnknownPrincipal) {
+		if err := new(Revoker).RevokeAppGrants(t.Context(), "", clientID); !errors.Is(err, ErrUnknownPrincipal) {
 			t.Errorf("%q: %v", clientID, err)
 		}
 	}
@@ -51,12 +51,12 @@ func TestGraceByClocksThatDiffer(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			fs := &families{durable: store.NewMemory(0, 0)}
+			fs := &tokenFamilies{durable: store.NewMemory(0, 0)}
 			fs.RefreshGrace, fs.Outages = test.grace, func() []store.Outage { return nil }
-			f := &refreshFamily{Grant: &Grant{Family: strings.Repeat("A", familyIDSize)}, Key: []byte("key")}
-			first := f.first(time.Now())
+			f := &refreshFamily{Grant: &Grant{Family: strings.Repeat("A", familyIDSize)}, TagKey: []byte("key")}
+			first := f.issueFirst(time.Now())
 			f.rotate(first, time.Now().Add(time.Minute))
-			if got := fs.state(f, first); got != test.want {
+			if got := fs.classify(f, first); got != test.want {
 				t.Errorf("state %v, want %v", got, test.want)
 			}
 		})

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// introspection is the response of RFC 7662 §2.2 with the claims of SMART App Launch 2.2, Token
+// introspectionResponse is the response of RFC 7662 §2.2 with the claims of SMART App Launch 2.2, Token
 // Introspection. Invalid tokens and tokens of other clients are reported as inactive only.
-type introspection struct {
+type introspectionResponse struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*accessTokenClaims
@@ -38,26 +38,26 @@ type refreshIntrospection struct {
 type introspectionEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
-	families      *families
+	families      *tokenFamilies
 	revocation    *revocationEndpoint
 	userinfo      *userinfoEndpoint
 }
 
 func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	answer, err := e.introspect(w, r)
+	response, err := e.introspect(w, r)
 	if err != nil {
 		e.WriteError(w, r, err)
 		return
 	}
-	e.WriteJSON(w, http.StatusOK, answer)
+	e.WriteJSON(w, http.StatusOK, response)
 }
 
 func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := e.authenticator.Form(w, r)
+	p, err := e.authenticator.ParseForm(w, r)
 	if err != nil {
 		return nil, err
 	}
-	client, err := e.requester(r, p)
+	client, err := e.authenticateCaller(r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -66,19 +66,19 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	case err != nil:
 		return nil, err
 	case t == nil, t.clientID != client.ID && !client.IntrospectAll:
-		return new(introspection), nil
+		return new(introspectionResponse), nil
 	case t.family != nil:
 		return e.introspectRefreshToken(r.Context(), t)
 	}
-	if opens, err := e.families.grants.hasPatientAccess(r.Context(), t.access); !opens || err != nil {
-		return new(introspection), err
+	if hasAccess, err := e.families.grants.hasPatientAccess(r.Context(), t.access); !hasAccess || err != nil {
+		return new(introspectionResponse), err
 	}
-	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
+	return &introspectionResponse{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// requester authenticates the calling client by its credentials or by an access token of its own
+// authenticateCaller authenticates the calling client by its credentials or by an access token of its own
 // (SMART App Launch 2.2, Token Introspection), which prevents token scanning (RFC 7662 §4).
-func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+func (e *introspectionEndpoint) authenticateCaller(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
 		if err != nil {
@@ -86,12 +86,12 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 		}
 		client, err := e.authenticator.Clients.Find(r.Context(), claims.ClientID)
 		if err == nil && client == nil { // deleted since the token was verified
-			err = invalidToken
+			err = errInvalidAccessToken
 		}
 		return client, err
 	}
 	client, err := e.authenticator.Authenticate(r, p)
-	if err == nil && client.Public() {
+	if err == nil && client.IsPublic() {
 		err = oauth2.InvalidClient("introspection requires an authenticated client: use a secret, a key or an access token")
 	}
 	return client, err
@@ -101,18 +101,18 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
 	g := t.family.Grant
 	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)
-	if !t.current || client == nil {
-		return new(introspection), err
+	if !t.isCurrent || client == nil {
+		return new(introspectionResponse), err
 	}
-	if err = e.families.check(ctx, t.family, client); err == nil {
+	if err = e.families.checkFamily(ctx, t.family, client); err == nil {
 		err = e.families.grants.checkRelationship(ctx, g)
 	}
 	if _, ok := errors.AsType[*oauth2.Error](err); ok {
-		return new(introspection), nil
+		return new(introspectionResponse), nil
 	}
 	return &refreshIntrospection{
-		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Context: g.Launch,
-		Expiry:   jwt.NewNumericDate(t.family.expires(e.families.RefreshIdle)),
+		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeString(), Context: g.Launch,
+		Expiry:   jwt.NewNumericDate(t.family.expiresAt(e.families.RefreshIdle)),
 		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
 	}, err
 }
@@ -120,12 +120,12 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 // hasPatientAccess reports whether an access token still gives access to its patient: false if the user
 // no longer acts for the chosen patient, according to the FHIR server.
 func (gs *Grants) hasPatientAccess(ctx context.Context, t *accessTokenClaims) (bool, error) {
-	if !t.Related || t.Context == nil {
+	if !t.NeedsRelationship || t.Context == nil {
 		return true, nil
 	}
 	user, err := gs.accounts.Find(ctx, t.Subject)
 	if user == nil || err != nil {
 		return false, err
 	}
-	return gs.patients.StillHas(ctx, user.Person(), t.Patient)
+	return gs.patients.StillRepresents(ctx, user.Person(), t.Patient)
 }

@@ -15,7 +15,7 @@ import (
 
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
 	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
 		name, token, client, secret string
@@ -29,7 +29,7 @@ func TestIntrospection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := authorizetest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret)
+			r := authorizetest.SendTokenForm(b, "/oauth2/introspect", tt.token, tt.client, tt.secret)
 			got := authorizetest.Decode[map[string]any](t, r)
 			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
 				t.Fatalf("status %d: %v", r.StatusCode, got)
@@ -53,14 +53,14 @@ func TestIntrospectionOfOwnToken(t *testing.T) {
 	r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
 	token := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)).AccessToken
-	if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+	if got := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", token, "service", "hush")); got["active"] != true {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestIntrospectionRefused(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
 	for name, tt := range map[string]struct {
 		client, secret, token string
 		status                int
@@ -71,7 +71,7 @@ func TestIntrospectionRefused(t *testing.T) {
 		"no token":          {"fhir-server", "rs", "", 400},
 		"no client":         {"", "", "x", 401},
 	} {
-		if r := authorizetest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+		if r := authorizetest.SendTokenForm(b, "/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
 		}
 	}
@@ -80,10 +80,10 @@ func TestIntrospectionRefused(t *testing.T) {
 func TestExpiredTokenIsInactive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
 		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour + time.Second)
-		if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+		if got := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
 			t.Errorf("%v", got)
 		}
 	})
@@ -92,18 +92,18 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 // A refresh token is active while a refresh would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
 	t.Parallel()
-	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); authorizetest.ResourceServer(c) })
+	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); authorizetest.WithResourceServer(c) })
 	b := authorizetest.NewBrowser(t, server)
-	first := b.Tokens(authorizetest.OfflineAccess(nil))
+	first := b.Tokens(authorizetest.WithOfflineAccess(nil))
 	ask := func(token, client, secret string) map[string]any {
-		r := authorizetest.AskAboutToken(b, "/oauth2/introspect", token, client, secret)
+		r := authorizetest.SendTokenForm(b, "/oauth2/introspect", token, client, secret)
 		got := authorizetest.Decode[map[string]any](t, r)
 		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
 			t.Fatalf("%d %v", r.StatusCode, got)
 		}
 		return got
 	}
-	got := ask(first.Refresh, "fhir-server", "rs")
+	got := ask(first.RefreshToken, "fhir-server", "rs")
 	want := map[string]any{"active": true, "iss": authorizetest.Issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
 	for name, value := range want {
 		if got[name] != value {
@@ -113,28 +113,28 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if _, typed := got["token_type"]; typed || got["exp"].(float64)-got["iat"].(float64) != (90*24*time.Hour).Seconds() {
 		t.Errorf("%v", got)
 	}
-	second := b.Refresh(first.Refresh, nil)
+	second := b.Refresh(first.RefreshToken, nil)
 	for name, inactive := range map[string]map[string]any{
-		"a client asks of another's": ask(second.Refresh, "service", "hush"),
-		"one that was followed":      ask(first.Refresh, "fhir-server", "rs"),
-		"cut short":                  ask(second.Refresh[:60], "fhir-server", "rs"),
+		"a client asks of another's": ask(second.RefreshToken, "service", "hush"),
+		"one that was followed":      ask(first.RefreshToken, "fhir-server", "rs"),
+		"cut short":                  ask(second.RefreshToken[:60], "fhir-server", "rs"),
 	} {
 		if inactive["active"] != false {
 			t.Errorf("%s: %v", name, inactive)
 		}
 	}
-	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
+	if got := ask(second.RefreshToken, "fhir-server", "rs"); got["active"] != true {
 		t.Errorf("after being asked about: %v", got)
 	}
-	authorizetest.AskAboutToken(b, "/oauth2/revoke", second.Refresh, "app", "")
-	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
+	authorizetest.SendTokenForm(b, "/oauth2/revoke", second.RefreshToken, "app", "")
+	if got := ask(second.RefreshToken, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("revoked: %v", got)
 	}
 	online := authorizetest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}})
 	if _, err := server.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(online.Refresh, "fhir-server", "rs"); got["active"] != false {
+	if got := ask(online.RefreshToken, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("of a session that is over: %v", got)
 	}
 }
@@ -143,7 +143,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 func TestIntrospectionByBearer(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.ResourceServer(c)
+		authorizetest.WithResourceServer(c)
 		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
 	}))
 	clientToken := func(id, secret string) string {
@@ -180,7 +180,7 @@ func TestIntrospectionByBearer(t *testing.T) {
 			}
 		})
 	}
-	authorizetest.AskAboutToken(b, "/oauth2/revoke", other, "service", "hush")
+	authorizetest.SendTokenForm(b, "/oauth2/revoke", other, "service", "hush")
 	r := authorizetest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
 	r.Header.Set("Authorization", "Bearer "+other)
 	if response := b.Send(r); response.StatusCode != 401 {
@@ -190,10 +190,10 @@ func TestIntrospectionByBearer(t *testing.T) {
 
 // Requests without client identification are rejected with invalid_client (RFC 7009 §2.2.1, RFC 7662 §2.3,
 // RFC 9126 §2.3, each citing RFC 6749 §5.2). Only the token endpoint identifies clients by refresh token.
-func TestNamelessClient(t *testing.T) {
+func TestUnidentifiedClient(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	refresh := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	refresh := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
 		for name, form := range map[string]url.Values{
 			"nothing":                   {},
@@ -212,24 +212,24 @@ func TestNamelessClient(t *testing.T) {
 
 func TestRevocation(t *testing.T) {
 	t.Parallel()
-	server := authorizetest.New(t, authorizetest.ResourceServer)
+	server := authorizetest.New(t, authorizetest.WithResourceServer)
 	b := authorizetest.NewBrowser(t, server)
 	token := b.Tokens(nil).AccessToken
-	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
+	if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("another client revokes: %d", r.StatusCode)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
 		t.Errorf("after another's try: %d", r.StatusCode)
 	}
 	for _, revoked := range []string{token, token, "unknown"} {
-		if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(authorizetest.Body(t, r)) != "{}" {
+		if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(authorizetest.Body(t, r)) != "{}" {
 			t.Errorf("revoking: %d", r.StatusCode)
 		}
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo of a revoked token: %d", r.StatusCode)
 	}
-	if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
+	if got := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
 		t.Errorf("introspection of a revoked token: %v", got)
 	}
 }
@@ -239,13 +239,13 @@ func TestRevocationThatFails(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store }))
-	fragment, err := url.ParseQuery(b.Answer(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
+	fragment, err := url.ParseQuery(b.SignInAlice(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := fragment.Get("access_token")
 	store.SetMaxEntries(1)
-	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
+	if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -254,23 +254,23 @@ func TestRevocationThatFails(t *testing.T) {
 func TestRevocationOfRefreshToken(t *testing.T) {
 	t.Parallel()
 	for name, token := range map[string]func(first, second authorizetest.TokenResponse) string{
-		"the current one":       func(_, second authorizetest.TokenResponse) string { return second.Refresh },
-		"one that was followed": func(first, _ authorizetest.TokenResponse) string { return first.Refresh },
+		"the current one":       func(_, second authorizetest.TokenResponse) string { return second.RefreshToken },
+		"one that was followed": func(first, _ authorizetest.TokenResponse) string { return first.RefreshToken },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-			first := b.Tokens(authorizetest.OfflineAccess(nil))
-			second := b.Refresh(first.Refresh, nil)
-			if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+			first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+			second := b.Refresh(first.RefreshToken, nil)
+			if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("another client revokes: %d", r.StatusCode)
 			}
-			if !b.TokenWorks(second.AccessToken) {
+			if !b.IsTokenValid(second.AccessToken) {
 				t.Error("another client's try revoked it")
 			}
-			if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
+			if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
 				t.Errorf("revoking: %d", r.StatusCode)
 			}
-			authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+			authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 		})
 	}
 }

@@ -42,11 +42,11 @@ type accessTokenClaims struct {
 	// UserinfoClaims are returned by userinfo in addition to the claims of the scope.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 
-	Session         string `json:"sid,omitempty"`             // session to which the token is bound, if any
-	CredentialHash  string `json:"credential_hash,omitempty"` // hash of the values named at [boundTo]
-	Provider        string `json:"idp,omitempty"`             // key of the identity provider; "" for local users
-	ProviderAccount string `json:"idp_account,omitempty"`     // provider account linked to a local user
-	Related         bool   `json:"related,omitempty"`         // access to the patient depends on a relationship at the FHIR server
+	Session           string `json:"sid,omitempty"`             // session to which the token is bound, if any
+	CredentialHash    string `json:"credential_hash,omitempty"` // hash of the values named at [bindingHash]
+	Provider          string `json:"idp,omitempty"`             // key of the identity provider; "" for local users
+	ProviderAccount   string `json:"idp_account,omitempty"`     // provider account linked to a local user
+	NeedsRelationship bool   `json:"related,omitempty"`         // access to the patient depends on a relationship at the FHIR server
 }
 
 // IDTokenClaims are the claims of ID tokens (OpenID Connect Core §2). Name and contact details are
@@ -66,17 +66,17 @@ type IDTokenClaims struct {
 	ACR             string           `json:"acr,omitempty"`      // authentication context class: one of [oauth2.ACRValues]
 }
 
-// Issued contains the tokens issued for one grant.
-type Issued struct {
-	Access, ID, refresh string        // ID is empty without the scope openid
-	Lifetime            time.Duration // lifetime of the access token
+// IssuedTokens contains the tokens issued for one grant.
+type IssuedTokens struct {
+	AccessToken, IDToken, refreshToken string        // ID is empty without the scope openid
+	Lifetime                           time.Duration // lifetime of the access token
 }
 
 // Issuer issues access and ID tokens.
 type Issuer struct {
 	issuer, fhirBase    string
 	AccessTokenLifetime time.Duration // lifetime of access and ID tokens
-	keys                keyring.Signing
+	keys                keyring.SignerSource
 	clients             *client.Registry
 	accounts            *people.Accounts
 	grants              *Grants
@@ -85,13 +85,13 @@ type Issuer struct {
 
 // Issue issues an access token of the given lifetime for a person's grant, and an ID token if the scope
 // includes openid. The error is invalid_grant if the grant was revoked or the user may no longer have it.
-func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
+func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*IssuedTokens, error) {
 	audit.RecordGrant(ctx, g.ClientID, g.User, g.Scope)
-	user, err := i.grants.user(ctx, g)
+	user, err := i.grants.loadUser(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.grants.limit(ctx, g, user); err != nil {
+	if err := i.grants.applyLimits(ctx, g, user); err != nil {
 		return nil, err
 	}
 	cutoff, err := i.revocations.LatestCutoff(ctx, g.binding())
@@ -101,24 +101,24 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	if revocation.IsCutOff(g.GrantedAt, cutoff) {
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
-	dated, err := i.issueTime(ctx, g, cutoff)
+	issuedAt, err := i.issueTime(ctx, g, cutoff)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	lifetime = g.bounded(lifetime)
+	lifetime = g.limitLifetime(lifetime)
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: revocation.NewTokenID(g.Family, dated), ClientID: g.ClientID, Scope: g.ScopeText(),
-		AuthTime: jwt.NewNumericDate(g.SignedInAt), ACR: oauth2.ACR(g.AMR, g.Provider), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
-		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: boundTo(user.TokensBoundTo, g.Generation),
+		ID: revocation.NewTokenID(g.Family, issuedAt), ClientID: g.ClientID, Scope: g.ScopeString(),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), ACR: oauth2.DeriveACR(g.AMR, g.Provider), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
+		UserinfoClaims: g.UserinfoClaims, Session: g.boundSID(), CredentialHash: bindingHash(user.TokenBinding, g.Generation),
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
-		Related: g.isRelated(user),
+		NeedsRelationship: g.needsRelationship(user),
 	})
-	t := &Issued{Access: access, Lifetime: lifetime}
-	if err == nil && g.Has("openid") {
-		t.ID, err = i.IssueIDToken(ctx, g, user, access, now)
+	t := &IssuedTokens{AccessToken: access, Lifetime: lifetime}
+	if err == nil && g.HasScope("openid") {
+		t.IDToken, err = i.IssueIDToken(ctx, g, user, access, now)
 	}
 	return t, err
 }
@@ -126,8 +126,8 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 // issueTime returns the issue time encoded in the jti: not before the grant, which is later than all
 // cutoffs at its time, and later than all known cutoffs.
 func (i *Issuer) issueTime(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
-	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true})
-	at := revocation.DateAfter(revocation.DateAfter(i.revocations.Now(), cutoff), byConsent)
+	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, BasedOnConsent: true})
+	at := revocation.IssueTimeAfter(revocation.IssueTimeAfter(i.revocations.Now(), cutoff), byConsent)
 	if at.Before(g.GrantedAt) {
 		at = g.GrantedAt
 	}
@@ -140,7 +140,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
 		Expiry: jwt.NewNumericDate(now.Add(i.AccessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
-		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR, ACR: oauth2.ACR(g.AMR, g.Provider),
+		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR, ACR: oauth2.DeriveACR(g.AMR, g.Provider),
 	}
 	app, err := i.clients.Find(ctx, g.ClientID)
 	if err != nil {
@@ -150,7 +150,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 		return "", oauth2.InvalidGrant("the client no longer exists")
 	}
 	names := g.IDTokenClaims
-	if app.HasCompat(client.IDTokenClaims) {
+	if app.HasCompat(client.CompatIDTokenClaims) {
 		names = slices.Concat(names, people.ClaimsOfScope(g.Scope))
 	}
 	all, err := withClaims(claims, i.accounts.Claims(user, names))
@@ -161,8 +161,8 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 }
 
 // withClaims adds claims to the JSON form of claims.
-func withClaims(claims any, more map[string]any) (any, error) {
-	if len(more) == 0 {
+func withClaims(claims any, extra map[string]any) (any, error) {
+	if len(extra) == 0 {
 		return claims, nil
 	}
 	text, err := json.Marshal(claims)
@@ -173,7 +173,7 @@ func withClaims(claims any, more map[string]any) (any, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("merging claims: %w", err)
 	}
-	for name, value := range more {
+	for name, value := range extra {
 		if all[name], err = json.Marshal(value); err != nil {
 			return nil, fmt.Errorf("writing claim %q: %w", name, err)
 		}
@@ -182,34 +182,34 @@ func withClaims(claims any, more map[string]any) (any, error) {
 }
 
 // issueToClient issues an access token to a backend service (RFC 6749 §4.4). Its sub is the client_id (RFC 9068 §2.2).
-func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
+func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*IssuedTokens, error) {
 	audit.RecordGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
-	dated, err := i.clientDating(ctx, client)
+	issuedAt, err := i.clientIssueTime(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: revocation.NewDatedID(dated), ClientID: client.ID, Scope: strings.Join(scope, " "),
-		CredentialHash: boundTo("", client.Generation),
+		ID: revocation.NewTimestampedID(issuedAt), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		CredentialHash: bindingHash("", client.Generation),
 	})
-	return &Issued{Access: access, Lifetime: lifetime}, err
+	return &IssuedTokens{AccessToken: access, Lifetime: lifetime}, err
 }
 
-// boundTo returns a hash of the values to which a token is bound: the credential hash of a local
+// bindingHash returns a hash of the values to which a token is bound: the credential hash of a local
 // user and the generation of the client, if set.
-func boundTo(credentialHash string, client oauth2.Generation) string {
+func bindingHash(credentialHash string, client oauth2.Generation) string {
 	if client == 0 {
 		return credentialHash
 	}
-	return hashOf(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
+	return leftHalfHash(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
 }
 
-// clientDating returns the issue time encoded in the jti of a backend service's token: later than all cutoffs.
-func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at time.Time, err error) {
-	check, err := i.revocations.Check(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
+// clientIssueTime returns the issue time encoded in the jti of a backend service's token: later than all cutoffs.
+func (i *Issuer) clientIssueTime(ctx context.Context, client *client.Client) (at time.Time, err error) {
+	check, err := i.revocations.NewCheck(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
 	if err == nil {
 		err = store.Do(ctx, check.Step())
 	}
@@ -217,7 +217,7 @@ func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at ti
 		return at, err
 	}
 	cutoff, err := check.Cutoff()
-	return revocation.DateAfter(i.revocations.Now(), cutoff), err
+	return revocation.IssueTimeAfter(i.revocations.Now(), cutoff), err
 }
 
 // clientTokenLifetime is the maximum recommended by SMART Backend Services.
@@ -225,7 +225,7 @@ const clientTokenLifetime = 5 * time.Minute
 
 // grantedFHIRUser returns fhirUser if its scope was granted, because clients can read access tokens too.
 func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
-	if !g.Has("fhirUser") {
+	if !g.HasScope("fhirUser") {
 		return ""
 	}
 	return i.accounts.FHIRUser(user)
@@ -236,11 +236,11 @@ func accessTokenHash(access string) string {
 	if access == "" {
 		return ""
 	}
-	return hashOf(access)
+	return leftHalfHash(access)
 }
 
-// hashOf returns the left half of the SHA-256 of a text, in base64url.
-func hashOf(text string) string {
+// leftHalfHash returns the left half of the SHA-256 of a text, in base64url.
+func leftHalfHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }

@@ -26,9 +26,9 @@ import (
 // Claims of access tokens (RFC 9068 §2.2).
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	first := b.Tokens(authorizetest.OfflineAccess(nil))
-	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.RefreshToken, nil).AccessToken} {
 		claims := b.Claims(token)
 		for claim, want := range map[string]any{
 			"iss": authorizetest.Issuer, "sub": "alice", "aud": authorizetest.FHIRBase, "client_id": "app", "scope": first.Scope, "acr": "sfa",
@@ -46,12 +46,12 @@ func TestAccessTokenClaims(t *testing.T) {
 // Codes and refresh tokens have enough entropy, are unique and need no percent-encoding.
 func TestEntropy(t *testing.T) {
 	t.Parallel()
-	server := authorizetest.New(t, authorizetest.Refreshing)
+	server := authorizetest.New(t, authorizetest.AllowRefreshTokens)
 	seen := map[string]bool{}
 	for range 20 {
 		b := authorizetest.NewBrowser(t, server)
-		code := b.Code(authorizetest.OfflineAccess(nil))
-		refresh := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).Refresh
+		code := b.Code(authorizetest.WithOfflineAccess(nil))
+		refresh := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))).RefreshToken
 		for _, secret := range []string{code, refresh} {
 			if bits, err := base64.RawURLEncoding.DecodeString(secret); err != nil || len(bits) < 32 || seen[secret] {
 				t.Errorf("%q: %v", secret, err)
@@ -112,15 +112,15 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}}}
 	})
 	for _, inIDToken := range []bool{true, false} {
-		b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			c.Clients[0].Scopes = []string{"groups"}
 			if inIDToken {
-				c.Clients[0].Compat = []string{client.IDTokenClaims}
+				c.Clients[0].Compat = []string{client.CompatIDTokenClaims}
 			}
 		}))
-		q := authorizetest.ByProvider("hospital")
+		q := authorizetest.SelectProvider("hospital")
 		q.Set("scope", "openid profile email groups")
-		answer := b.RequestTokens(authorizetest.CodeForm(authorizetest.Federate(b, q).Query().Get("code"), nil))
+		answer := b.RequestTokens(authorizetest.CodeForm(authorizetest.SignInAtProvider(b, q).Query().Get("code"), nil))
 		claims := b.Claims(answer.IDToken)
 		got := fmt.Sprintln(claims["name"], claims["email"], claims["email_verified"], claims["groups"])
 		if want := "Sam sam@example.org true [clinicians managers]\n"; (got == want) != inIDToken {
@@ -136,7 +136,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 }
 
 // Groups are released only if requested and permitted.
-func TestGroupsAreAskedFor(t *testing.T) {
+func TestGroupsNeedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	if got := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"scope": {"openid groups"}}))).Query().Get("error"); got != "invalid_scope" {
@@ -150,7 +150,7 @@ func TestImplicitTokensLiveAnHour(t *testing.T) {
 	for lifetime, want := range map[time.Duration]string{24 * time.Hour: "3600", 10 * time.Minute: "600"} {
 		s := authorizetest.New(t, func(c *authorize.Config) { c.AccessTokenLifetime = lifetime })
 		b := authorizetest.NewBrowser(t, s)
-		fragment, err := url.ParseQuery(b.Answer(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
+		fragment, err := url.ParseQuery(b.SignInAlice(authorizetest.Request(url.Values{"response_type": {"token"}})).Fragment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 	keys := keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Keys = keys }))
 	tokens := b.Tokens(nil)
-	if !b.TokenWorks(tokens.AccessToken) {
+	if !b.IsTokenValid(tokens.AccessToken) {
 		t.Fatal("the token does not work")
 	}
 	for _, info := range keys.Info() {
@@ -233,22 +233,22 @@ func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b.TokenWorks(tokens.AccessToken) {
+	if b.IsTokenValid(tokens.AccessToken) {
 		t.Error("the token still works")
 	}
 }
 
 // Tokens of one kind are rejected as another kind, even when signed with the same key.
-func TestTokensOfOneKindAlone(t *testing.T) {
+func TestTokenKindConfusion(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				authorizetest.Refreshing(c)
-				authorizetest.ResourceServer(c)
+				authorizetest.AllowRefreshTokens(c)
+				authorizetest.WithResourceServer(c)
 				c.Clients[0].IDTokenAlgorithm = alg
 			}))
-			tokens := b.Tokens(authorizetest.OfflineAccess(nil))
+			tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
 			if header := joseHeader(t, tokens.IDToken); header.Algorithm != alg || header.ExtraHeaders["typ"] != "JWT" {
 				t.Errorf("ID token: %+v", header)
 			}
@@ -256,7 +256,7 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 				t.Errorf("access token: %+v", header)
 			}
 			b.Claims(tokens.IDToken)
-			for name, token := range map[string]string{"ID token": tokens.IDToken, "refresh token": tokens.Refresh} {
+			for name, token := range map[string]string{"ID token": tokens.IDToken, "refresh token": tokens.RefreshToken} {
 				if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 					t.Errorf("userinfo by %s: %d", name, r.StatusCode)
 				}
@@ -266,13 +266,13 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 					t.Errorf("refresh by %s: %+v", name, got)
 				}
 			}
-			if got := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
+			if got := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
 				t.Errorf("introspection of an ID token: %v", got)
 			}
 			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("an access token as id_token_hint: %d", r.StatusCode)
 			}
-			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusOK || b.SignedIn() {
+			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusOK || b.HasSession() {
 				t.Errorf("an ID token as id_token_hint: %d", r.StatusCode)
 			}
 		})
@@ -286,24 +286,24 @@ func TestRememberedToken(t *testing.T) {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 		token := b.Tokens(nil).AccessToken
 		for range 3 {
-			if !b.TokenWorks(token) {
+			if !b.IsTokenValid(token) {
 				t.Fatal("does not work")
 			}
 		}
-		for _, altered := range []string{token[:len(token)-1], token + "A", authorizetest.Altered(token)} {
-			if b.TokenWorks(altered) {
+		for _, altered := range []string{token[:len(token)-1], token + "A", authorizetest.AlterLetter(token)} {
+			if b.IsTokenValid(altered) {
 				t.Errorf("…%s works", altered[len(altered)-4:])
 			}
 		}
 		time.Sleep(time.Hour)
-		if b.TokenWorks(token) {
+		if b.IsTokenValid(token) {
 			t.Error("works after its time")
 		}
 	})
 }
 
 // A token becomes invalid when its client or user is removed.
-func TestTokenOfRemoved(t *testing.T) {
+func TestTokenOfRemovedUserOrClient(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(*authorize.Config){
 		"client": func(c *authorize.Config) { c.Clients = c.Clients[1:] },

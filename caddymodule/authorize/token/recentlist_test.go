@@ -26,7 +26,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 		var first, last string
 		for i := range 500 {
 			time.Sleep(100 * time.Millisecond)
-			last = b.CodeOfSession(nil)
+			last = b.CodeWithSession(nil)
 			if i%2 == 0 {
 				if got := b.RequestTokens(authorizetest.CodeForm(last, nil)); got.AccessToken == "" {
 					t.Fatalf("code %d: %+v", i, got)
@@ -41,10 +41,10 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 		if got := b.RequestTokens(authorizetest.CodeForm(last, nil)); got.AccessToken == "" {
 			t.Errorf("the last code: %+v", got)
 		}
-		if b.TokenWorks(access) {
+		if b.IsTokenValid(access) {
 			t.Error("what was revoked works again")
 		}
-		authorizetest.NewBrowser(t, b.Server).Answer(authorizetest.Request(nil))
+		authorizetest.NewBrowser(t, b.Server).SignInAlice(authorizetest.Request(nil))
 	})
 }
 
@@ -52,17 +52,17 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(400, 0)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
-	first := b.Tokens(offline).Refresh
+	first := b.Tokens(offline).RefreshToken
 	var last string
 	for i := range 500 {
-		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeOfSession(offline), nil))
-		if last = answer.Refresh; last == "" {
+		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeWithSession(offline), nil))
+		if last = answer.RefreshToken; last == "" {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
 	}
-	authorizetest.CheckDead(b, first)
+	authorizetest.CheckInvalid(b, first)
 	if got := b.Refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}
@@ -71,27 +71,27 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 // Expired grants do not count; otherwise short-lived grants would displace a long-lived one.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
-	lasting := b.Tokens(offline).Refresh
+	lasting := b.Tokens(offline).RefreshToken
 	for range 250 {
-		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeOfSession(offline), nil))
-		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+		answer := b.RequestTokens(authorizetest.CodeForm(b.CodeWithSession(offline), nil))
+		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.RefreshToken}})
 	}
 	if got := b.Refresh(lasting, nil); got.AccessToken == "" {
 		t.Errorf("the oldest refresh token: %+v", got)
 	}
 }
 
-// contended is a store in which another process wins the first write to each list.
-type contended struct {
+// contendedStore is a store in which another process wins the first write to each list.
+type contendedStore struct {
 	store.Store
 	lost map[string]bool // by key
 }
 
-func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
+func (c *contendedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	for _, call := range calls {
-		if store.KindOf(call.Key) != "apps" || !call.Stores() {
+		if store.KindOf(call.Key) != "apps" || !call.StoresValue() {
 			continue
 		}
 		if c.lost[call.Key] = !c.lost[call.Key]; c.lost[call.Key] {
@@ -105,11 +105,11 @@ func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
 // Concurrent grants of one user are all valid.
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	t.Parallel()
-	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
-	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
+	store := &contendedStore{store.NewMemory(0, 0), map[string]bool{}}
+	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = store })
 	for range 2 { // first with a new list, then with an existing list
 		b := authorizetest.NewBrowser(t, server)
-		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
+		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).RefreshToken
 		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
 			t.Errorf("%+v", got)
 		}
@@ -124,11 +124,11 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
 	first := authorizetest.NewBrowser(t, server)
-	first.Answer(authorizetest.Request(nil))
+	first.SignInAlice(authorizetest.Request(nil))
 	var last *authorizetest.Browser
 	for range 1200 {
 		last = authorizetest.NewBrowser(t, server)
-		if got := last.Answer(authorizetest.Request(nil)).Query(); got.Get("code") == "" {
+		if got := last.SignInAlice(authorizetest.Request(nil)).Query(); got.Get("code") == "" {
 			t.Fatal(got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 			t.Errorf("%s browser is signed in: %t", name, got)
 		}
 	}
-	authorizetest.NewBrowser(t, server).Answer(authorizetest.Request(nil))
+	authorizetest.NewBrowser(t, server).SignInAlice(authorizetest.Request(nil))
 	if sessions, err := server.Sessions(t.Context(), "alice"); err != nil || len(sessions) > 1000 {
 		t.Errorf("%d sessions, %v", len(sessions), err)
 	}
@@ -148,9 +148,9 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 
 // However often a user revokes grants, the number of store entries is limited, revoked tokens stay
 // revoked, and newer tokens are valid.
-func TestEndingsOfOnePersonAreBounded(t *testing.T) {
+func TestRevocationsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
-	grant := authorizetest.Request(authorizetest.OfflineAccess(nil))
+	grant := authorizetest.Request(authorizetest.WithOfflineAccess(nil))
 	for _, tt := range []struct {
 		name  string
 		bound int
@@ -163,7 +163,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 		}},
 		{"revoked refresh tokens", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
 			answer := b.Redeem(authorizetest.Location(b.T, b.Authorize(grant)))
-			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+			b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.RefreshToken}})
 			return answer
 		}},
 		{"codes used twice", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
@@ -175,7 +175,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 		{"sessions", 1000, func(b *authorizetest.Browser) authorizetest.TokenResponse {
 			other := authorizetest.NewBrowser(b.T, b.Server)
 			answer := b.Redeem(authorizetest.Location(b.T, other.SignIn(authorizetest.Request(nil), "alice", "right")))
-			other.Post("/oauth2/logout", url.Values{"request": {authorizetest.Field(b.T, authorizetest.Body(b.T, other.Get("/oauth2/logout")), "request")}})
+			other.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(b.T, authorizetest.Body(b.T, other.Get("/oauth2/logout")), "request")}})
 			return answer
 		}},
 	} {
@@ -183,7 +183,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 			t.Parallel()
 			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				authorizetest.Refreshing(c)
+				authorizetest.AllowRefreshTokens(c)
 				c.Store, c.Durable = store, durable
 				c.Clients[0].IDTokenAlgorithm = "ES256" // fast to sign
 			}))
@@ -195,25 +195,25 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 				last = tt.end(b)
 			}
 			const cutoffs = 2
-			if inMemory, kept := endingsIn(t, store), endingsIn(t, durable); inMemory > tt.bound+cutoffs || kept > tt.bound+cutoffs {
+			if inMemory, kept := countRevocations(t, store), countRevocations(t, durable); inMemory > tt.bound+cutoffs || kept > tt.bound+cutoffs {
 				t.Errorf("%d endings in memory, %d durable", inMemory, kept)
 			}
-			if b.TokenWorks(first.AccessToken) || b.TokenWorks(last.AccessToken) {
+			if b.IsTokenValid(first.AccessToken) || b.IsTokenValid(last.AccessToken) {
 				t.Error("what was ended works")
 			}
 			if b.Redeem(older).AccessToken != "" {
 				t.Error("a code older than all endings that are kept is good")
 			}
 			newer := b.Redeem(authorizetest.Location(t, authorizetest.NewBrowser(t, b.Server).SignIn(grant, "alice", "right")))
-			if !b.TokenWorks(newer.AccessToken) || !b.TokenWorks(b.Refresh(lasting.Refresh, nil).AccessToken) {
+			if !b.IsTokenValid(newer.AccessToken) || !b.IsTokenValid(b.Refresh(lasting.RefreshToken, nil).AccessToken) {
 				t.Error("what is newer has ended, or an older refresh token")
 			}
 		})
 	}
 }
 
-// endingsIn counts the revocation entries in a store.
-func endingsIn(t *testing.T, store store.Store) (n int) {
+// countRevocations counts the revocation entries in a store.
+func countRevocations(t *testing.T, store store.Store) (n int) {
 	t.Helper()
 	keys, err := store.List(t.Context(), "")
 	for _, key := range keys {
@@ -228,38 +228,38 @@ func endingsIn(t *testing.T, store store.Store) (n int) {
 	return n
 }
 
-// meanwhile is a store that runs a function once, before or after a certain call.
-type meanwhile struct {
+// interruptedStore is a store that runs a function once, before or after a certain call.
+type interruptedStore struct {
 	store.Store
 	before, after string // call, as the method, a space and a prefix of the key
 	happens       func()
 }
 
-func (m *meanwhile) once(place *string, method, key string) {
+func (m *interruptedStore) once(place *string, method, key string) {
 	if *place != "" && strings.HasPrefix(method+" "+key, *place) {
 		*place = ""
 		m.happens()
 	}
 }
 
-func (m *meanwhile) Get(ctx context.Context, key string) ([]byte, error) {
+func (m *interruptedStore) Get(ctx context.Context, key string) ([]byte, error) {
 	m.once(&m.before, "Get", key)
 	value, err := m.Store.Get(ctx, key)
 	m.once(&m.after, "Get", key)
 	return value, err
 }
 
-func (m *meanwhile) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (m *interruptedStore) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	m.once(&m.before, "Add", key)
 	return m.Store.Add(ctx, key, value, ttl)
 }
 
-func (m *meanwhile) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (m *interruptedStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	m.once(&m.before, "Put", key)
 	return m.Store.Put(ctx, key, value, ttl)
 }
 
-func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
+func (m *interruptedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	err := m.Store.Do(ctx, calls...)
 	for _, c := range calls {
 		m.once(&m.after, c.Op.String(), c.Key)
@@ -268,39 +268,39 @@ func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
 }
 
 // While all of a user's grants are revoked, a concurrent request of a session gets no grant that survives.
-func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
+func TestNoGrantDuringRevocation(t *testing.T) {
 	t.Parallel()
-	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
+	store := &interruptedStore{Store: store.NewMemory(0, 0)}
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = store })
 	b := authorizetest.NewBrowser(t, s)
-	b.Tokens(authorizetest.OfflineAccess(nil))
+	b.Tokens(authorizetest.WithOfflineAccess(nil))
 	var got authorizetest.TokenResponse
 	store.happens = func() {
-		code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(nil)))).Query().Get("code")
+		code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.WithOfflineAccess(nil)))).Query().Get("code")
 		got = b.RequestTokens(authorizetest.CodeForm(code, nil))
 	}
 	store.after = "Get families:" // the families to delete have been read
 	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
-	if b.TokenWorks(got.AccessToken) || b.Refresh(got.Refresh, nil).AccessToken != "" {
+	if b.IsTokenValid(got.AccessToken) || b.Refresh(got.RefreshToken, nil).AccessToken != "" {
 		t.Error("it goes on with what it got")
 	}
 }
 
 // A session that starts during the revocation ends too, and its grants are void.
-func TestSessionBeginsDuringAnEnding(t *testing.T) {
+func TestSessionStartsDuringRevocation(t *testing.T) {
 	t.Parallel()
-	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
+	store := &interruptedStore{Store: store.NewMemory(0, 0)}
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = store })
 	b, code := authorizetest.NewBrowser(t, s), ""
 	store.happens = func() { code = b.Code(nil) }
 	store.after = "Get sessions:"
 	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
 		t.Fatalf("%+v, %v, or nothing happened", got, err)
 	}
-	if given := b.RequestTokens(authorizetest.CodeForm(code, nil)); given.AccessToken != "" || b.SignedIn() {
-		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.SignedIn())
+	if given := b.RequestTokens(authorizetest.CodeForm(code, nil)); given.AccessToken != "" || b.HasSession() {
+		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.HasSession())
 	}
 }
 
@@ -308,7 +308,7 @@ func TestSessionBeginsDuringAnEnding(t *testing.T) {
 func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {
-		store := &meanwhile{Store: store.NewMemory(0, 0)}
+		store := &interruptedStore{Store: store.NewMemory(0, 0)}
 		s := authorizetest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
 		b := authorizetest.NewBrowser(t, s)
 		b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"), "*")
@@ -326,11 +326,11 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 }
 
 // After two concurrent revocations, the later cutoff counts, regardless of the write order.
-func TestTwoEndingsAtOnce(t *testing.T) {
+func TestConcurrentRevocations(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Add", "Put"} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &meanwhile{Store: store.NewMemory(0, 0)}
+			store := &interruptedStore{Store: store.NewMemory(0, 0)}
 			s := authorizetest.New(t, func(c *authorize.Config) { c.Store = store })
 			end := func() {
 				if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
@@ -345,7 +345,7 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 				end()
 			}
 			store.before = call + " cutoff:client:"
-			if end(); authorizetest.NewBrowser(t, s).TokenWorks(between) {
+			if end(); authorizetest.NewBrowser(t, s).IsTokenValid(between) {
 				t.Error("a token works that was given before the later one")
 			}
 		})

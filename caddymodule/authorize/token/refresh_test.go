@@ -25,20 +25,20 @@ var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	first := b.Tokens(authorizetest.OfflineAccess(nil))
-	if !opaque.MatchString(first.Refresh) {
-		t.Fatalf("refresh token %q", first.Refresh)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+	if !opaque.MatchString(first.RefreshToken) {
+		t.Fatalf("refresh token %q", first.RefreshToken)
 	}
-	r := b.Post("/oauth2/token", authorizetest.RefreshForm(first.Refresh, nil))
+	r := b.Post("/oauth2/token", authorizetest.RefreshForm(first.RefreshToken, nil))
 	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 		t.Errorf("header %v", r.Header)
 	}
 	second := authorizetest.Decode[authorizetest.TokenResponse](t, r)
-	if second.Refresh == first.Refresh || !opaque.MatchString(second.Refresh) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
+	if second.RefreshToken == first.RefreshToken || !opaque.MatchString(second.RefreshToken) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
 		t.Errorf("%+v", second)
 	}
-	if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
+	if !b.IsTokenValid(first.AccessToken) || !b.IsTokenValid(second.AccessToken) {
 		t.Error("an access token does not work")
 	}
 	before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
@@ -56,35 +56,35 @@ func TestRefresh(t *testing.T) {
 }
 
 // Conditions for issuing a refresh token.
-func TestRefreshTokenGiven(t *testing.T) {
+func TestRefreshTokenIssued(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, scope string
 		change      func(*authorize.Config)
 		want        bool
 	}{
-		{"offline_access", "openid offline_access", authorizetest.Refreshing, true},
-		{"online_access", "openid online_access", authorizetest.Refreshing, true},
-		{"neither", "openid", authorizetest.Refreshing, false},
-		{"without openid", "demo.read offline_access", authorizetest.Refreshing, true},
+		{"offline_access", "openid offline_access", authorizetest.AllowRefreshTokens, true},
+		{"online_access", "openid online_access", authorizetest.AllowRefreshTokens, true},
+		{"neither", "openid", authorizetest.AllowRefreshTokens, false},
+		{"without openid", "demo.read offline_access", authorizetest.AllowRefreshTokens, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
-			if got := b.Tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
+			if got := b.Tokens(url.Values{"scope": {tt.scope}}); got.RefreshToken != "" != tt.want {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 	t.Run("a client that may not have the scope", func(t *testing.T) {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-		if got := b.Tokens(authorizetest.OfflineAccess(nil)); got.Refresh != "" || strings.Contains(got.Scope, "offline_access") {
+		if got := b.Tokens(authorizetest.WithOfflineAccess(nil)); got.RefreshToken != "" || strings.Contains(got.Scope, "offline_access") {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("the token flow", func(t *testing.T) {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-		fragment := b.Answer(authorizetest.Request(authorizetest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+		fragment := b.SignInAlice(authorizetest.Request(authorizetest.WithOfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
@@ -99,7 +99,7 @@ func TestRefreshTokenGiven(t *testing.T) {
 		for _, scope := range []string{"system/*.rs", "offline_access", "system/*.rs offline_access"} {
 			r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
 			r.SetBasicAuth("service", "hush")
-			if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.Refresh != "" {
+			if got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r)); got.RefreshToken != "" {
 				t.Errorf("%s: %+v", scope, got)
 			}
 		}
@@ -108,8 +108,8 @@ func TestRefreshTokenGiven(t *testing.T) {
 
 func TestRefreshErrors(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 	altered := func(i int) string {
 		c := byte('A')
 		if token[i] == c {
@@ -142,7 +142,7 @@ func TestRefreshErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := b.Refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.Refresh != "" {
+			if got := b.Refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.RefreshToken != "" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -155,22 +155,22 @@ func TestRefreshErrors(t *testing.T) {
 // A public client may omit client_id; a confidential client may not.
 func TestRefreshWithoutClientID(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
-	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
+	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.RefreshToken == "" {
 		t.Errorf("a public client: %+v", got)
 	}
 	if got := b.Refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
 		t.Errorf("an unknown token: %+v", got)
 	}
 	confidential := confidentialTokens(authorizetest.NewBrowser(t, b.Server))
-	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+	if got := b.Refresh(confidential.RefreshToken, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("a client with a secret: %+v", got)
 	}
-	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
+	if got := b.Refresh(confidential.RefreshToken, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
 		t.Errorf("a client without its secret: %+v", got)
 	}
-	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.Refresh == "" {
+	if got := b.Refresh(confidential.RefreshToken, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.RefreshToken == "" {
 		t.Errorf("a client with its secret: %+v", got)
 	}
 }
@@ -184,11 +184,11 @@ func confidentialTokens(b *authorizetest.Browser) authorizetest.TokenResponse {
 
 // A refresh that exceeds the granted scope in any way is rejected with invalid_scope and changes
 // nothing (RFC 6749 §6). An equal or narrower scope is granted as requested.
-func TestRefreshForMoreThanGranted(t *testing.T) {
+func TestRefreshBeyondGrantedScope(t *testing.T) {
 	t.Parallel()
 	stored := store.NewMemory(0, 0)
 	server := authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.Refreshing(c)
+		authorizetest.AllowRefreshTokens(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "user/*.cruds", "launch", "profile")
 		c.Store = stored
 	})
@@ -228,9 +228,9 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 		if first.Scope != granted {
 			t.Fatalf("granted %q", first.Scope)
 		}
-		token, before := first.Refresh, families()
+		token, before := first.RefreshToken, families()
 		for _, scope := range asked.more {
-			if got := b.Refresh(token, url.Values{"scope": {scope}}); got.Error != "invalid_scope" || got.AccessToken+got.Refresh != "" {
+			if got := b.Refresh(token, url.Values{"scope": {scope}}); got.Error != "invalid_scope" || got.AccessToken+got.RefreshToken != "" {
 				t.Errorf("%s of %s: %+v", scope, granted, got)
 			}
 		}
@@ -242,7 +242,7 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 			if got.Scope != scope || got.AccessToken == "" {
 				t.Errorf("%s of %s: %+v", scope, granted, got)
 			}
-			token = got.Refresh
+			token = got.RefreshToken
 		}
 		if got := b.Refresh(token, nil); got.Scope != granted {
 			t.Errorf("%s: then the whole: %+v", granted, got)
@@ -253,16 +253,16 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 // A narrower scope applies to one refresh only; the next refresh has the full scope again (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-	first := b.Tokens(authorizetest.OfflineAccess(nil))
-	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
-	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+	first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+	narrow := b.Refresh(first.RefreshToken, url.Values{"scope": {"user/Observation.rs"}})
+	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.RefreshToken == "" {
 		t.Errorf("%+v", narrow)
 	}
 	if got := b.Claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
 		t.Errorf("scope of the access token %v", got)
 	}
-	if whole := b.Refresh(narrow.Refresh, nil); whole.Scope != first.Scope || whole.IDToken == "" {
+	if whole := b.Refresh(narrow.RefreshToken, nil); whole.Scope != first.Scope || whole.IDToken == "" {
 		t.Errorf("%+v", whole)
 	}
 }
@@ -277,37 +277,37 @@ func TestRefreshTokenReuse(t *testing.T) {
 		again bool
 	}{
 		{"at once", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
-			return b.Refresh(first.Refresh, nil)
+			return b.Refresh(first.RefreshToken, nil)
 		}, true},
 		{"just within the grace", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
 			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
-			return b.Refresh(first.Refresh, nil)
+			return b.Refresh(first.RefreshToken, nil)
 		}, true},
 		{"after the grace", func(b *authorizetest.Browser, first, _ authorizetest.TokenResponse) authorizetest.TokenResponse {
 			time.Sleep(authorize.DefaultRefreshTokenGrace)
-			return b.Refresh(first.Refresh, nil)
+			return b.Refresh(first.RefreshToken, nil)
 		}, false},
 		{"once the successor was used", func(b *authorizetest.Browser, first, second authorizetest.TokenResponse) authorizetest.TokenResponse {
-			b.Refresh(second.Refresh, nil)
-			return b.Refresh(first.Refresh, nil)
+			b.Refresh(second.RefreshToken, nil)
+			return b.Refresh(first.RefreshToken, nil)
 		}, false},
 		{"after many", func(b *authorizetest.Browser, first, second authorizetest.TokenResponse) authorizetest.TokenResponse {
 			for range 5 {
 				time.Sleep(24 * time.Hour)
-				second = b.Refresh(second.Refresh, nil)
+				second = b.Refresh(second.RefreshToken, nil)
 			}
-			return b.Refresh(first.Refresh, nil)
+			return b.Refresh(first.RefreshToken, nil)
 		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-				first := b.Tokens(authorizetest.OfflineAccess(nil))
-				second := b.Refresh(first.Refresh, nil)
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+				first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+				second := b.Refresh(first.RefreshToken, nil)
 				got := tt.reuse(b, first, second)
 				if tt.again {
-					if got.Refresh != second.Refresh || !b.TokenWorks(got.AccessToken) {
+					if got.RefreshToken != second.RefreshToken || !b.IsTokenValid(got.AccessToken) {
 						t.Errorf("%+v", got)
 					}
 					return
@@ -315,9 +315,9 @@ func TestRefreshTokenReuse(t *testing.T) {
 				if got.Error != "invalid_grant" {
 					t.Errorf("%+v", got)
 				}
-				authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+				authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 				time.Sleep(2 * 24 * time.Hour) // after the revocation entry has expired
-				authorizetest.CheckDead(b, second.Refresh)
+				authorizetest.CheckInvalid(b, second.RefreshToken)
 			})
 		})
 	}
@@ -325,29 +325,29 @@ func TestRefreshTokenReuse(t *testing.T) {
 
 func TestNoRefreshGrace(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.RefreshTokenGrace = -1 }))
-	first := b.Tokens(authorizetest.OfflineAccess(nil))
-	second := b.Refresh(first.Refresh, nil)
-	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.RefreshTokenGrace = -1 }))
+	first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+	second := b.Refresh(first.RefreshToken, nil)
+	if got := b.Refresh(first.RefreshToken, nil); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+	authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 }
 
 // Another client's use of a refresh token changes nothing, whether or not the token was used.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-		first := b.Tokens(authorizetest.OfflineAccess(nil))
-		second := b.Refresh(first.Refresh, nil)
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+		first := b.Tokens(authorizetest.WithOfflineAccess(nil))
+		second := b.Refresh(first.RefreshToken, nil)
 		time.Sleep(time.Hour / 2)
-		for _, token := range []string{first.Refresh, second.Refresh} {
+		for _, token := range []string{first.RefreshToken, second.RefreshToken} {
 			if got := b.Refresh(token, url.Values{"client_id": {"strict"}}); got.Error != "invalid_grant" {
 				t.Errorf("%+v", got)
 			}
 		}
-		if got := b.Refresh(second.Refresh, nil); got.Refresh == "" {
+		if got := b.Refresh(second.RefreshToken, nil); got.RefreshToken == "" {
 			t.Errorf("the client itself: %+v", got)
 		}
 	})
@@ -357,9 +357,9 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
-		server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.RefreshTokenGrace = grace })
+		server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.RefreshTokenGrace = grace })
 		b := authorizetest.NewBrowser(t, server)
-		token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+		token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 		successors := map[string]int{}
 		var mu sync.Mutex
 		var all sync.WaitGroup
@@ -368,7 +368,7 @@ func TestRefreshAtOnce(t *testing.T) {
 				got := authorizetest.NewBrowser(t, server).Refresh(token, nil)
 				mu.Lock()
 				defer mu.Unlock()
-				successors[got.Refresh+got.Error]++
+				successors[got.RefreshToken+got.Error]++
 			})
 		}
 		all.Wait()
@@ -379,7 +379,7 @@ func TestRefreshAtOnce(t *testing.T) {
 			t.Errorf("with a grace: %v", successors)
 		}
 		for successor := range successors {
-			if got := b.Refresh(successor, nil); grace == 0 && got.Refresh == "" || grace < 0 && got.Refresh != "" {
+			if got := b.Refresh(successor, nil); grace == 0 && got.RefreshToken == "" || grace < 0 && got.RefreshToken != "" {
 				t.Errorf("grace %v: the successor gives %+v", grace, got)
 			}
 		}
@@ -388,7 +388,7 @@ func TestRefreshAtOnce(t *testing.T) {
 
 // A refresh token is rejected while its user, client or scope is missing, and accepted again
 // afterwards. A rejection does not use the token up.
-func TestRefreshEnds(t *testing.T) {
+func TestRefreshAfterConfigChange(t *testing.T) {
 	t.Parallel()
 	app := func(change func(*client.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
@@ -412,13 +412,13 @@ func TestRefreshEnds(t *testing.T) {
 			store := store.NewMemory(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
 				return authorizetest.New(t, func(c *authorize.Config) {
-					authorizetest.Refreshing(c)
+					authorizetest.AllowRefreshTokens(c)
 					c.Store, c.RefreshTokenGrace = store, -1
 					change(c)
 				})
 			}
 			b := authorizetest.NewBrowser(t, with(func(*authorize.Config) {}))
-			token := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
+			token := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 			b.Server = with(tt.change)
 			if got := b.Refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
 				t.Errorf("%+v", got)
@@ -439,14 +439,14 @@ func TestRefreshAndSession(t *testing.T) {
 		lives bool
 	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
 			got := b.Tokens(url.Values{"scope": {tt.scope}})
-			got = b.Refresh(got.Refresh, nil)
-			if got.Refresh == "" {
+			got = b.Refresh(got.RefreshToken, nil)
+			if got.RefreshToken == "" {
 				t.Fatalf("while signed in: %+v", got)
 			}
 			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {got.IDToken}}.Encode())
-			if after := b.Refresh(got.Refresh, nil); after.Refresh != "" != tt.lives {
+			if after := b.Refresh(got.RefreshToken, nil); after.RefreshToken != "" != tt.lives {
 				t.Errorf("after signing out: %+v", after)
 			}
 		})
@@ -475,13 +475,13 @@ func TestRefreshLifetimes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-					authorizetest.Refreshing(c)
+					authorizetest.AllowRefreshTokens(c)
 					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
 				}))
-				token := b.Tokens(url.Values{"scope": {tt.scope}}).Refresh
+				token := b.Tokens(url.Values{"scope": {tt.scope}}).RefreshToken
 				for left := tt.wait; left > 0 && token != ""; left -= tt.per {
 					time.Sleep(min(tt.per, left))
-					token = b.Refresh(token, nil).Refresh
+					token = b.Refresh(token, nil).RefreshToken
 				}
 				if token != "" != tt.want {
 					t.Errorf("refresh token %q", token)
@@ -497,38 +497,40 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	p := providertest.Start(t)
 	durable := store.NewMemory(0, 0)
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			authorizetest.Refreshing(c)
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			authorizetest.AllowRefreshTokens(c)
 			c.Durable = durable
 			change(idp)
 		})
 	}
 	b := authorizetest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
-	token := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+	token := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
 	b.Server = restart(func(*people.IdentityProvider) {})
-	next := b.Refresh(token.Refresh, nil)
-	if !b.TokenWorks(token.AccessToken) || !b.TokenWorks(next.AccessToken) {
+	next := b.Refresh(token.RefreshToken, nil)
+	if !b.IsTokenValid(token.AccessToken) || !b.IsTokenValid(next.AccessToken) {
 		t.Fatalf("after a restart: %+v", next)
 	}
 	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
-	authorizetest.CheckDead(b, next.Refresh, next.AccessToken)
+	authorizetest.CheckInvalid(b, next.RefreshToken, next.AccessToken)
 }
 
 // While the durable store fails, no tokens are issued and no operation reports success.
 func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := authorizetest.Failing(&broken)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable }))
-	tokens := b.Tokens(authorizetest.OfflineAccess(nil))
+	durable := authorizetest.NewFailingStore(&broken)
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
+	tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
 	broken = true
 	for name, send := range map[string]func() *http.Response{
-		"refresh": func() *http.Response { return b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.Refresh, nil)) },
+		"refresh": func() *http.Response {
+			return b.Post("/oauth2/token", authorizetest.RefreshForm(tokens.RefreshToken, nil))
+		},
 		"revoke refresh": func() *http.Response {
-			return authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", "")
+			return authorizetest.SendTokenForm(b, "/oauth2/revoke", tokens.RefreshToken, "app", "")
 		},
 		"revoke access": func() *http.Response {
-			return authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
+			return authorizetest.SendTokenForm(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
 		},
 	} {
 		r := send()
@@ -537,10 +539,10 @@ func TestDurableStoreFails(t *testing.T) {
 		}
 	}
 	broken = false
-	if r := authorizetest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+	if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", tokens.RefreshToken, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
-	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }
 
 // Revocations and grants survive a restart, which empties the memory store. Until revocations have
@@ -548,28 +550,28 @@ func TestDurableStoreFails(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := authorizetest.Failing(&broken)
+	durable := authorizetest.NewFailingStore(&broken)
 	restart := func() *authorize.Server {
-		return authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = durable })
+		return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable })
 	}
 	b := authorizetest.NewBrowser(t, restart())
 	signedIn := func() authorizetest.TokenResponse {
-		return authorizetest.NewBrowser(t, b.Server).Tokens(authorizetest.OfflineAccess(nil))
+		return authorizetest.NewBrowser(t, b.Server).Tokens(authorizetest.WithOfflineAccess(nil))
 	}
 	kept, family, single := signedIn(), signedIn(), signedIn()
-	authorizetest.AskAboutToken(b, "/oauth2/revoke", family.Refresh, "app", "")
-	authorizetest.AskAboutToken(b, "/oauth2/revoke", single.AccessToken, "app", "")
+	authorizetest.SendTokenForm(b, "/oauth2/revoke", family.RefreshToken, "app", "")
+	authorizetest.SendTokenForm(b, "/oauth2/revoke", single.AccessToken, "app", "")
 	b.Server = restart()
 	broken = true
 	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	broken = false
-	authorizetest.CheckDead(b, family.Refresh, family.AccessToken, single.AccessToken)
-	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
+	authorizetest.CheckInvalid(b, family.RefreshToken, family.AccessToken, single.AccessToken)
+	if got := b.Refresh(kept.RefreshToken, nil); !b.IsTokenValid(kept.AccessToken) || got.RefreshToken == "" {
 		t.Errorf("what was not revoked: %+v", got)
 	}
-	if got := b.Refresh(single.Refresh, nil); got.Refresh == "" {
+	if got := b.Refresh(single.RefreshToken, nil); got.RefreshToken == "" {
 		t.Errorf("the refresh token beside a revoked access token: %+v", got)
 	}
 }
@@ -603,17 +605,17 @@ func TestGraceAfterOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var outage store.Outage
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-					authorizetest.Refreshing(c)
+					authorizetest.AllowRefreshTokens(c)
 					c.RefreshTokenGrace = tt.grace
 					c.Outages = func() []store.Outage { return []store.Outage{outage} }
 				}))
-				first := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
-				lost := b.Refresh(first, nil).Refresh
+				first := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
+				lost := b.Refresh(first, nil).RefreshToken
 				if outage.EndedAt = time.Now().Add(tt.down); tt.began != 0 {
-					outage.Began = time.Now().Add(tt.began)
+					outage.StartedAt = time.Now().Add(tt.began)
 				}
 				time.Sleep(tt.down + tt.later)
-				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
+				if again := b.Refresh(first, nil).RefreshToken; (again == lost) != tt.again {
 					t.Errorf("given %q, and before %q", again, lost)
 				}
 			})
@@ -625,9 +627,11 @@ func TestGraceAfterOutage(t *testing.T) {
 func TestSessionIdle(t *testing.T) {
 	t.Parallel()
 	const idle = 15 * time.Minute
-	visit := func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.SignedIn() }
-	refresh := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) { *got = b.Refresh(got.Refresh, nil) }
-	introspect := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) { b.TokenWorks(got.AccessToken) }
+	visit := func(b *authorizetest.Browser, _ *authorizetest.TokenResponse) { b.HasSession() }
+	refresh := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) {
+		*got = b.Refresh(got.RefreshToken, nil)
+	}
+	introspect := func(b *authorizetest.Browser, got *authorizetest.TokenResponse) { b.IsTokenValid(got.AccessToken) }
 	for _, tt := range []struct {
 		name, scope string
 		idle        time.Duration
@@ -650,8 +654,8 @@ func TestSessionIdle(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-					authorizetest.Refreshing(c)
-					c.SessionIdle = tt.idle
+					authorizetest.AllowRefreshTokens(c)
+					c.SessionIdleTimeout = tt.idle
 				}))
 				got := b.Tokens(url.Values{"scope": {tt.scope}})
 				for left := tt.after; left > 0; left -= 5 * time.Minute {
@@ -660,10 +664,10 @@ func TestSessionIdle(t *testing.T) {
 					}
 					time.Sleep(min(left, 5*time.Minute))
 				}
-				if refreshed := b.Refresh(got.Refresh, nil); refreshed.Refresh != "" != tt.refreshes {
+				if refreshed := b.Refresh(got.RefreshToken, nil); refreshed.RefreshToken != "" != tt.refreshes {
 					t.Errorf("refreshed: %+v", refreshed)
 				}
-				if b.SignedIn() != tt.signedIn {
+				if b.HasSession() != tt.signedIn {
 					t.Errorf("signed in: %v", !tt.signedIn)
 				}
 			})
@@ -671,25 +675,25 @@ func TestSessionIdle(t *testing.T) {
 	}
 }
 
-// TestSessionIdleOfBefore checks that a session from before the idle limit was configured continues
+// TestSessionFromBeforeIdleLimit checks that a session from before the idle limit was configured continues
 // while its user is active, until its lifetime ends.
-func TestSessionIdleOfBefore(t *testing.T) {
+func TestSessionFromBeforeIdleLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var config authorize.Config
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { config.Durable, config.Store = c.Durable, c.Store }))
 		b.Tokens(nil)
 		b.Server = authorizetest.New(t, func(c *authorize.Config) {
-			c.Durable, c.Store, c.SessionIdle = config.Durable, config.Store, time.Hour
+			c.Durable, c.Store, c.SessionIdleTimeout = config.Durable, config.Store, time.Hour
 		})
 		for range 2*8 - 1 {
-			if !b.SignedIn() {
+			if !b.HasSession() {
 				t.Fatal("signed out")
 			}
 			time.Sleep(30 * time.Minute)
 		}
 		time.Sleep(30*time.Minute + time.Second)
-		if b.SignedIn() {
+		if b.HasSession() {
 			t.Error("signed in for longer than a session lasts")
 		}
 	})

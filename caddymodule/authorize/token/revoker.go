@@ -39,8 +39,8 @@ type Revoker struct {
 	trail       *audit.Recorder
 	apps        *appIndex
 	consents    *consent.Consents
-	turns       *fairqueue.Queue // per-user queue, because revoking may have to scan the store
-	families    *families
+	userQueue   *fairqueue.Queue // per-user queue, because revoking may have to scan the store
+	families    *tokenFamilies
 }
 
 // RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all of a
@@ -56,9 +56,9 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	}
 	err := r.revokeGrants(ctx, user, clientID, false, &revoked)
 	if err == nil && revoked == (RevokedGrants{}) {
-		err = r.checkKnown(ctx, user, clientID)
+		err = r.checkPrincipalExists(ctx, user, clientID)
 	}
-	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
+	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
 	return revoked, err
 }
 
@@ -68,24 +68,24 @@ func (r *Revoker) RevokeUserGrants(ctx context.Context, user, reason string) err
 		return ErrUnknownPrincipal
 	}
 	err := r.revokeGrants(ctx, user, "", false, new(RevokedGrants))
-	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, Reason: reason, Err: err})
+	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, Reason: reason, Err: err})
 	return err
 }
 
 // revokeGrants ends sessions first, unless the user stays signed in, so that they issue nothing
 // more. It continues after errors.
-func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, staysSignedIn bool, revoked *RevokedGrants) error {
+func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, keepSessions bool, revoked *RevokedGrants) error {
 	var errs [6]error
-	began := r.revocations.Now()
-	ends := clientID == "" && !staysSignedIn
-	if ends {
+	startedAt := r.revocations.Now()
+	endsSessions := clientID == "" && !keepSessions
+	if endsSessions {
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
-	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
-	if ends && errs[1] == nil {
-		var late int // sessions that started during the revocation; their grants up to the cutoff are void
-		late, errs[5] = r.sessions.EndByUser(ctx, user)
-		revoked.Sessions += late
+	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoffMarker, cutoffKey(user, clientID))
+	if endsSessions && errs[1] == nil {
+		var endedLate int // sessions that started during the revocation; their grants up to the cutoff are void
+		endedLate, errs[5] = r.sessions.EndByUser(ctx, user)
+		revoked.Sessions += endedLate
 	}
 	if errs[1] == nil { // without the cutoff, a refresh token in rotation would survive
 		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
@@ -94,18 +94,18 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	switch {
 	case clientID != "":
 		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
-	case staysSignedIn:
+	case keepSessions:
 		errs[3] = r.sessions.RemoveClients(ctx, user)
 	}
 	if user != "" && errors.Join(errs[:]...) == nil { // otherwise the app stays listed for another attempt
-		errs[4] = r.apps.forget(ctx, user, clientID, began)
+		errs[4] = r.apps.remove(ctx, user, clientID, startedAt)
 	}
 	return errors.Join(errs[:]...)
 }
 
 // deleteFamilies deletes families and returns their number.
 func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (deleted int, err error) {
-	keys, err := r.families.keysOf(ctx, user, clientID)
+	keys, err := r.families.candidateKeys(ctx, user, clientID)
 	if err != nil {
 		return 0, err
 	}
@@ -114,34 +114,34 @@ func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (de
 	})
 }
 
-// EndApps revokes a user's grants to one client, or to all clients if clientID is empty, like
+// RevokeAppGrants revokes a user's grants to one client, or to all clients if clientID is empty, like
 // [Revoker.RevokeGrants]. The user stays signed in.
-func (r *Revoker) EndApps(ctx context.Context, user, clientID string) error {
+func (r *Revoker) RevokeAppGrants(ctx context.Context, user, clientID string) error {
 	if user == "" { // would mean all users
 		return ErrUnknownPrincipal
 	}
-	leave, err := r.turns.Enter(ctx, user)
+	release, err := r.userQueue.Acquire(ctx, user)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	err = r.revokeGrants(ctx, user, clientID, true, new(RevokedGrants))
-	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the person ended the access", Err: err})
+	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "the person ended the access", Err: err})
 	return err
 }
 
-func cutoffOf(user, clientID string) string {
+func cutoffKey(user, clientID string) string {
 	switch {
 	case clientID == "":
-		return revocation.UserCutoff(user)
+		return revocation.UserCutoffKey(user)
 	case user == "":
-		return revocation.ClientCutoff(clientID)
+		return revocation.ClientCutoffKey(clientID)
 	}
-	return revocation.PairCutoff(user, clientID)
+	return revocation.PairCutoffKey(user, clientID)
 }
 
-// checkKnown rejects unknown users and clients, which are probably misspelled.
-func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
+// checkPrincipalExists rejects unknown users and clients, which are probably misspelled.
+func (r *Revoker) checkPrincipalExists(ctx context.Context, user, clientID string) error {
 	client, err := r.clients.Find(ctx, clientID)
 	if err != nil {
 		return err
@@ -166,32 +166,32 @@ func (r *Revoker) RevokeSignIn(ctx context.Context, s revalidation.SignIn) error
 	case errors.Is(err, session.ErrUnreadable), err == nil && stored.Provider == s.Provider:
 		_, err = r.sessions.EndByID(ctx, s.SID)
 	}
-	return errors.Join(err, r.endGrantsOf(ctx, s))
+	return errors.Join(err, r.revokeSignInGrants(ctx, s))
 }
 
-// endGrantsOf revokes the grants of a sign-in that have refresh tokens.
-func (r *Revoker) endGrantsOf(ctx context.Context, s revalidation.SignIn) error {
-	keys, err := r.families.keysOf(ctx, s.User, "")
+// revokeSignInGrants revokes the grants of a sign-in that have refresh tokens.
+func (r *Revoker) revokeSignInGrants(ctx context.Context, s revalidation.SignIn) error {
+	keys, err := r.families.candidateKeys(ctx, s.User, "")
 	var grants []*Grant
-	reading := store.Each(ctx, r.durable, keys, func(some []*refreshFamily) error {
-		for _, f := range some {
+	readErr := store.EachBatch(ctx, r.durable, keys, func(batch []*refreshFamily) error {
+		for _, f := range batch {
 			if g := f.Grant; g.User == s.User && g.Session == s.SID && g.Provider == s.Provider {
 				grants = append(grants, g)
 			}
 		}
 		return nil
 	})
-	err = errors.Join(err, reading)
+	err = errors.Join(err, readErr)
 	for _, g := range grants {
-		err = errors.Join(err, r.endGrant(ctx, g))
+		err = errors.Join(err, r.revokeGrant(ctx, g))
 	}
 	return err
 }
 
-func (r *Revoker) endGrant(ctx context.Context, g *Grant) error {
+func (r *Revoker) revokeGrant(ctx context.Context, g *Grant) error {
 	err := r.families.revoke(ctx, g)
 	r.families.trail.Record(ctx, audit.Event{
-		Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Person: audit.Person{Provider: g.Provider, Subject: g.Subject},
+		Kind: audit.KindRevocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeString(), Person: audit.Person{Provider: g.Provider, Subject: g.Subject},
 		Reason: audit.SessionEndReason(ctx), Err: err,
 	})
 	return err
@@ -200,7 +200,7 @@ func (r *Revoker) endGrant(ctx context.Context, g *Grant) error {
 type revocationEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
-	families      *families
+	families      *tokenFamilies
 	revocations   *revocation.Revocations
 	verifier      *Verifier
 }
@@ -208,7 +208,7 @@ type revocationEndpoint struct {
 // serve reports success for invalid tokens too (RFC 7009 §2.2).
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
-		e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: err})
 		e.WriteError(w, r, err)
 		return
 	}
@@ -217,7 +217,7 @@ func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	p, err := e.authenticator.Form(w, r)
+	p, err := e.authenticator.ParseForm(w, r)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	if err != nil {
 		return err
 	}
-	t, err := e.find(r.Context(), p, revocation.ClockJump) // leeway, because a clock that jumped ahead makes valid tokens look expired
+	t, err := e.find(r.Context(), p, revocation.MaxClockJump) // leeway, because a clock that jumped ahead makes valid tokens look expired
 	switch {
 	case t == nil || err != nil:
 		return err
@@ -235,7 +235,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	if err := e.revoke(r.Context(), t); err != nil {
 		return err
 	}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.user})
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.KindRevocation, ClientID: client.ID, User: t.user})
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 type issuedToken struct {
 	access         *accessTokenClaims
 	family         *refreshFamily
-	current        bool // whether it is the family's current refresh token
+	isCurrent      bool // whether it is the family's current refresh token
 	clientID, user string
 }
 
@@ -283,10 +283,10 @@ func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, leew
 	}
 	state := unknownToken
 	if err == nil {
-		state = e.families.state(f, raw)
+		state = e.families.classify(f, raw)
 	}
 	if state == unknownToken {
 		return nil, nil
 	}
-	return &issuedToken{family: f, current: state == currentToken, clientID: f.Grant.ClientID, user: f.Grant.User}, nil
+	return &issuedToken{family: f, isCurrent: state == currentToken, clientID: f.Grant.ClientID, user: f.Grant.User}, nil
 }

@@ -17,11 +17,11 @@ import (
 
 // wardLimits sets scope limits for doctors and nurses by group and claim.
 func wardLimits(c *authorize.Config) {
-	authorizetest.Refreshing(c)
+	authorizetest.AllowRefreshTokens(c)
 	c.ScopeLimits = []scopelimit.Row{
-		{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}},
-		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}},
-		{By: "claim", Claim: "ward", Value: "7", Scopes: []string{"user/Patient.r"}},
+		{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.rs"}},
+		{MatchBy: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}},
+		{MatchBy: "claim", Claim: "ward", Value: "7", Scopes: []string{"user/Patient.r"}},
 	}
 }
 
@@ -32,7 +32,7 @@ func member(groups ...string) []providertest.Person {
 
 func newWard(t *testing.T, p *providertest.Provider) *authorizetest.Browser {
 	t.Helper()
-	return authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	return authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		wardLimits(c)
 		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward"}
 	}))
@@ -56,14 +56,14 @@ func TestScopeFollowsGroups(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t, func(s *providertest.Settings) { s.People = member("doctors") })
 			b := newWard(t, p)
-			tokens := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(nil))
+			tokens := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
 			authorizetest.Equal(t, tokens.Scope, "openid user/*.rs offline_access")
 			p.Change(func(s *providertest.Settings) { s.People = member(tt.then...) })
-			authorizetest.Federate(authorizetest.NewBrowser(t, b.Server), nil)
+			authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), nil)
 			if works := b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK; works != tt.works {
 				t.Errorf("the access token works: %t", works)
 			}
-			again := b.Refresh(tokens.Refresh, nil)
+			again := b.Refresh(tokens.RefreshToken, nil)
 			authorizetest.Equal(t, again.Error, tt.err)
 			authorizetest.Equal(t, b.Claims(again.AccessToken)["scope"], any(tt.scope))
 			authorizetest.Equal(t, b.Userinfo(again.AccessToken).StatusCode, http.StatusOK)
@@ -71,28 +71,28 @@ func TestScopeFollowsGroups(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfScope checks that a refresh fails while the scope limits permit nothing, and succeeds again
+// TestScopeLimitsPermitNothing checks that a refresh fails while the scope limits permit nothing, and succeeds again
 // afterwards.
-func TestNothingLeftOfScope(t *testing.T) {
+func TestScopeLimitsPermitNothing(t *testing.T) {
 	t.Parallel()
 	durable, groups := store.NewMemory(0, 0), []string{"doctors"}
 	server := func() *authorize.Server {
 		return authorizetest.New(t, func(c *authorize.Config) {
-			authorizetest.Refreshing(c)
+			authorizetest.AllowRefreshTokens(c)
 			c.Durable, c.Users[0].Groups = durable, groups
-			c.ScopeLimits = []scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
+			c.ScopeLimits = []scopelimit.Row{{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
 		})
 	}
 	b := authorizetest.NewBrowser(t, server())
 	tokens := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}})
 	groups = nil
 	b.Server = server()
-	authorizetest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "invalid_grant")
-	found := authorizetest.Decode[map[string]any](t, authorizetest.AskAboutToken(b, "/oauth2/introspect", tokens.Refresh, "confidential", "s3cret/+ %"))
+	authorizetest.Equal(t, b.Refresh(tokens.RefreshToken, nil).Error, "invalid_grant")
+	found := authorizetest.Decode[map[string]any](t, authorizetest.SendTokenForm(b, "/oauth2/introspect", tokens.RefreshToken, "confidential", "s3cret/+ %"))
 	authorizetest.Equal(t, found["active"], any(false))
 	groups = []string{"doctors"}
 	b.Server = server()
-	authorizetest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "")
+	authorizetest.Equal(t, b.Refresh(tokens.RefreshToken, nil).Error, "")
 }
 
 // TestScopeOfGrant checks that grants and consent pages are narrowed to the scope limits, and that empty grants are
@@ -118,8 +118,8 @@ func TestScopeOfGrant(t *testing.T) {
 					if strings.Contains(tt.want, "*") != strings.Contains(page, "user/*.rs") {
 						t.Error("the page offers another scope")
 					}
-					form := authorizetest.Decision(sealed, "allow")
-					for _, box := range append(authorizetest.Boxes(page), "may user/*.rs", "may demo.read") {
+					form := authorizetest.DecisionForm(sealed, "allow")
+					for _, box := range append(authorizetest.CheckboxNames(page), "may user/*.rs", "may demo.read") {
 						form.Set(box, "yes")
 					}
 					answer = b.Post("/oauth2/consent", form)
@@ -143,12 +143,12 @@ func TestNamesakes(t *testing.T) {
 		s.People = member("doctors")
 		s.People[0].Claims["ward"], s.People[0].Claims["long"] = map[string]any{}, strings.Repeat("x", 5000)
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward", "long": "long"}
 		c.Users[0].Groups = []string{"doctors"}
 		c.ScopeLimits = []scopelimit.Row{
-			{IDP: "hospital", By: "group", Value: "doctors", Scopes: []string{"user/Patient.rs"}},
-			{IDP: "local", By: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
+			{IDP: "hospital", MatchBy: "group", Value: "doctors", Scopes: []string{"user/Patient.rs"}},
+			{IDP: "local", MatchBy: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
 		}
 	}))
 	holder := func(u *url.URL, scope string) *tokenclaim.Holder {
@@ -162,11 +162,11 @@ func TestNamesakes(t *testing.T) {
 		return h
 	}
 	asked := url.Values{"scope": {"user/*.rs"}}
-	h := holder(authorizetest.Federate(b, asked), "user/Patient.rs")
-	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "hospital long ward")
+	h := holder(authorizetest.SignInAtProvider(b, asked), "user/Patient.rs")
+	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.UnreadClaims, " "), "hospital long ward")
 	b = authorizetest.NewBrowser(t, b.Server)
 	h = holder(authorizetest.Location(t, b.SignIn(authorizetest.Request(asked), "alice", "right")), "user/Observation.rs")
-	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
+	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.UnreadClaims, " "), "local ")
 }
 
 // TestScopeOfClient checks that scope limits do not apply to backend services, and that a token is void once its client no longer
@@ -174,7 +174,7 @@ func TestNamesakes(t *testing.T) {
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-		c.ScopeLimits = []scopelimit.Row{{By: "any", Scopes: []string{"demo.read"}}}
+		c.ScopeLimits = []scopelimit.Row{{MatchBy: "any", Scopes: []string{"demo.read"}}}
 	}))
 	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	authorizetest.Equal(t, r.Scope, "system/*.rs")

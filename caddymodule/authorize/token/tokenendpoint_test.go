@@ -16,15 +16,15 @@ import (
 )
 
 // The response spells scopes like the request, including SMART 1 scopes.
-func TestScopeInTheAnswer(t *testing.T) {
+func TestScopeInResponse(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
 		got := b.Tokens(url.Values{"scope": {scope}})
 		if got.Scope != scope {
 			t.Errorf("%s: %s", scope, got.Scope)
 		}
-		if got.Refresh != "" && b.Refresh(got.Refresh, nil).Scope != scope {
+		if got.RefreshToken != "" && b.Refresh(got.RefreshToken, nil).Scope != scope {
 			t.Errorf("%s: refreshed %s", scope, got.Scope)
 		}
 	}
@@ -46,7 +46,7 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	}{
 		{"no client may", nil, false, false, false, "RS256"},
 		{"one may, offline", offlineOnly, true, true, false, "RS256"},
-		{"some may, both", authorizetest.Refreshing, true, true, true, "RS256"},
+		{"some may, both", authorizetest.AllowRefreshTokens, true, true, true, "RS256"},
 		{"ES256", func(c *authorize.Config) { c.Clients[0].IDTokenAlgorithm = "ES256" }, false, false, false, "RS256 ES256"},
 		{"a client that has no flow for it", func(c *authorize.Config) {
 			c.Clients[3].Scopes = []string{"offline_access"}
@@ -56,23 +56,23 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			openid, smart := documents(tt.change)
 			for name, document := range map[string]map[string]any{"openid": openid, "smart": smart} {
-				if got := strings.Contains(authorizetest.Words(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
+				if got := strings.Contains(authorizetest.JoinStrings(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
 					t.Errorf("%s: grant types %v", name, document["grant_types_supported"])
 				}
-				if !strings.Contains(authorizetest.Words(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(authorizetest.Words(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
+				if !strings.Contains(authorizetest.JoinStrings(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(authorizetest.JoinStrings(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
 					t.Errorf("%s: %v", name, document)
 				}
 				for scope, want := range map[string]bool{"offline_access": tt.offline, "online_access": tt.online} {
-					if got := strings.Contains(authorizetest.Words(document["scopes_supported"]), scope); got != want {
+					if got := strings.Contains(authorizetest.JoinStrings(document["scopes_supported"]), scope); got != want {
 						t.Errorf("%s: scopes %v", name, document["scopes_supported"])
 					}
 				}
 			}
-			capabilities := authorizetest.Words(smart["capabilities"])
+			capabilities := authorizetest.JoinStrings(smart["capabilities"])
 			if strings.Contains(capabilities, "permission-offline") != tt.offline || strings.Contains(capabilities, "permission-online") != tt.online || !strings.Contains(capabilities, "client-confidential-asymmetric") {
 				t.Errorf("capabilities %s", capabilities)
 			}
-			if got := authorizetest.Words(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
+			if got := authorizetest.JoinStrings(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
 				t.Errorf("ID token algorithms %s", got)
 			}
 		})
@@ -123,7 +123,7 @@ func TestTokenErrors(t *testing.T) {
 	}
 }
 
-func TestTokenTakesFormsAlone(t *testing.T) {
+func TestTokenAcceptsFormsOnly(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	code := b.Code(nil)
@@ -204,7 +204,7 @@ func TestClientCredentials(t *testing.T) {
 			r := authorizetest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
 			r.SetBasicAuth("service", "hush")
 			got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Send(r))
-			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
+			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.RefreshToken != "" {
 				t.Fatalf("%+v", got)
 			}
 			if tt.error != "" {
@@ -247,22 +247,22 @@ func TestOIDF(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { codeReuse(t, 30*time.Second) })
 		},
 		"oidcc-refresh-token": func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
 			first := confidentialTokens(b)
 			secret := url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}
-			second := b.Refresh(first.Refresh, secret)
+			second := b.Refresh(first.RefreshToken, secret)
 			before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
 			for _, claim := range []string{"iss", "sub", "aud", "auth_time"} {
 				if before[claim] != after[claim] {
 					t.Errorf("%s: %v, then %v", claim, before[claim], after[claim])
 				}
 			}
-			if r := b.Post("/oauth2/token", authorizetest.RefreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+			if r := b.Post("/oauth2/token", authorizetest.RefreshForm(second.RefreshToken, nil)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("with another client: %d", r.StatusCode)
 			}
 		},
 		"oidcc-ensure-client-assertion-with-iss-aud-succeeds": func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
+			b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil))
 			r := b.Post("/oauth2/token", authorizetest.AssertionForm(authorizetest.Assertion(t, jose.RS256, map[string]any{"aud": authorizetest.Issuer}, nil), nil))
 			if r.StatusCode != http.StatusOK {
 				t.Error(r.StatusCode)
@@ -291,11 +291,11 @@ func TestInferno(t *testing.T) {
 		}
 	}
 	post := func(t *testing.T, form url.Values) *http.Response {
-		return authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil)).Post("/oauth2/token", form)
+		return authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil)).Post("/oauth2/token", form)
 	}
 	refresh := func(t *testing.T, change url.Values) *http.Response {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
-		return b.Post("/oauth2/token", authorizetest.RefreshForm(b.Tokens(authorizetest.OfflineAccess(nil)).Refresh, change))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
+		return b.Post("/oauth2/token", authorizetest.RefreshForm(b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken, change))
 	}
 	tests := map[string]func(*testing.T){
 		"token_refresh without scope": func(t *testing.T) { granted(t, refresh(t, nil)) },
@@ -324,8 +324,8 @@ func TestInferno(t *testing.T) {
 			granted(t, post(t, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES384, nil, nil), nil)))
 		},
 		"token_introspection of an invalid token": func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
-			if got := authorizetest.Body(t, authorizetest.AskAboutToken(b, "/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithResourceServer))
+			if got := authorizetest.Body(t, authorizetest.SendTokenForm(b, "/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
 				t.Error(got)
 			}
 		},

@@ -25,7 +25,7 @@ type Config struct {
 	Lifetimes      Lifetimes    // lifetimes of tokens, codes and sessions
 
 	Authenticator *client.Authenticator   // client authentication
-	Count         Count                   // counter of token requests
+	CountRequest  RequestCounter          // counter of token requests
 	Accounts      *people.Accounts        // users
 	Patients      *launch.Patients        // relationships to patients
 	Consents      *consent.Consents       // stored consents
@@ -33,8 +33,8 @@ type Config struct {
 	Sessions      *session.Sessions       // browser sessions
 }
 
-// Count counts or rejects a request to the token endpoint. clientID is empty until the client is identified.
-type Count func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
+// RequestCounter counts or rejects a request to the token endpoint. clientID is empty until the client is identified.
+type RequestCounter func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
 // Tokens issues, verifies and revokes tokens.
 type Tokens struct {
@@ -45,7 +45,7 @@ type Tokens struct {
 	Codes    *Codes    // issues and redeems codes
 	Revoker  *Revoker  // revokes grants for operators and users
 	Apps     *Apps     // lists apps with access
-	families *families
+	families *tokenFamilies
 
 	// Endpoints contains the token, revocation, introspection and UserInfo endpoints by path.
 	Endpoints map[string]http.Handler
@@ -53,13 +53,13 @@ type Tokens struct {
 
 // New creates Tokens from a configuration.
 func New(c Config) *Tokens {
-	apps := &appIndex{durable: c.Durable, lasting: c.Lifetimes.Code + c.Lifetimes.AccessToken}
+	apps := &appIndex{durable: c.Durable, grantLifetime: c.Lifetimes.Code + c.Lifetimes.AccessToken}
 	t := &Tokens{
 		Grants:  &Grants{accounts: c.Accounts, patients: c.Patients, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions, apps: apps},
 		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
 		Revoker: &Revoker{
 			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,
-			revocations: c.Revocations, trail: c.Trail, apps: apps, consents: c.Consents, turns: fairqueue.New(1),
+			revocations: c.Revocations, trail: c.Trail, apps: apps, consents: c.Consents, userQueue: fairqueue.New(1),
 		},
 	}
 	t.Issuer = &Issuer{
@@ -69,8 +69,8 @@ func New(c Config) *Tokens {
 	t.Verifier = &Verifier{
 		issuer: c.Issuer, fhirBase: c.FHIRBase, keys: c.Keys, revocations: c.Revocations, holders: t.Holders,
 	}
-	t.Verifier.signatures.MaxEntries = maxSignatures
-	t.families = &families{
+	t.Verifier.verifiedTokens.MaxEntries = maxCachedTokens
+	t.families = &tokenFamilies{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
 		sessions: c.Sessions, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
 	}
@@ -79,7 +79,7 @@ func New(c Config) *Tokens {
 		index: apps, families: t.families, consents: c.Consents, clients: c.Authenticator.Clients, sessions: c.Sessions, revocations: c.Revocations,
 	}
 	t.Codes = &Codes{
-		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: store.NewPerUserLimit(maxCodes, c.Lifetimes.Code),
+		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, userLimit: store.NewPerUserLimit(maxCodesPerUser, c.Lifetimes.Code),
 		grants: t.Grants, families: t.families, revocations: c.Revocations, trail: c.Trail,
 	}
 	t.addEndpoints(&c)
@@ -96,9 +96,9 @@ func (t *Tokens) addEndpoints(c *Config) {
 	}
 	token := &tokenEndpoint{
 		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
-		count: c.Count,
+		countRequest: c.CountRequest,
 	}
-	c.Authenticator.UnnamedClient = token.unnamedClient
+	c.Authenticator.InferClient = token.inferClient
 	t.Endpoints = map[string]http.Handler{
 		endpoint.Token:      c.Handler(token.serve, http.MethodPost),
 		endpoint.Revoke:     c.Handler(revocation.serve, http.MethodPost),

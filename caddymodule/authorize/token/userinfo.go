@@ -23,7 +23,7 @@ type userinfoEndpoint struct {
 	accounts *people.Accounts
 	verifier *Verifier
 	clients  *client.Registry
-	keys     keyring.Signing
+	keys     keyring.SignerSource
 }
 
 func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
 	}
-	p, err := oauth2.FormParameters(w, r)
+	p, err := oauth2.ReadCheckedForm(w, r)
 	if err == nil && p.Get("access_token") != "" && r.Header.Get("Authorization") != "" {
 		err = oauth2.InvalidRequest("send one access token: as Authorization: Bearer, or in the form")
 	}
@@ -103,7 +103,7 @@ func headerToken(r *http.Request) (string, error) {
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
 		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no error code without a token (RFC 6750 §3.1)
-	case len(headers) > 1 || len(raw) > oauth2.MaxParameter:
+	case len(headers) > 1 || len(raw) > oauth2.MaxParameterSize:
 		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
 	}
 	return strings.TrimLeft(raw, " "), nil
@@ -113,7 +113,7 @@ func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*access
 	claims, err := e.verifier.verify(ctx, raw, 0)
 	switch {
 	case errors.Is(err, errInvalidToken):
-		return nil, invalidToken
+		return nil, errInvalidAccessToken
 	case err != nil:
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*access
 	return claims, nil
 }
 
-var invalidToken = &oauth2.Error{
+var errInvalidAccessToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
 	Description: "the access token is expired, revoked or not one of this server",
 }
@@ -136,7 +136,7 @@ func (e *userinfoEndpoint) user(ctx context.Context, claims *accessTokenClaims) 
 	}
 	user, err := e.accounts.Find(ctx, claims.Subject)
 	if err == nil && user == nil {
-		err = invalidToken
+		err = errInvalidAccessToken
 	}
 	return user, append(people.ClaimsOfScope(scope), claims.UserinfoClaims...), err
 }

@@ -137,7 +137,7 @@ func TestScopeClaims(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithAllClaims))
 			tt.want["sub"] = "alice"
 			token := b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken
 			if got := authorizetest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
@@ -175,7 +175,7 @@ func TestClaimsParameter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithAllClaims))
 			answer := b.Tokens(url.Values{"claims": {tt.claims}})
 			for at, check := range map[string]struct {
 				got  map[string]any
@@ -229,10 +229,10 @@ func TestClaimsParameterRefused(t *testing.T) {
 }
 
 // Claims cannot be requested by name without permission for their scope.
-func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
+func TestClaimsParameterNeedsScopes(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.WholePerson(c)
+		authorizetest.WithAllClaims(c)
 		c.Clients[0].Scopes = nil
 	}))
 	answer := b.Tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
@@ -246,12 +246,12 @@ func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 
 func TestClaimsParameterDiscovered(t *testing.T) {
 	t.Parallel()
-	m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WholePerson)).Get("/.well-known/openid-configuration"))
-	if m["claims_parameter_supported"] != true || !strings.Contains(authorizetest.Words(m["scopes_supported"]), "address") {
+	m := authorizetest.Decode[map[string]any](t, authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithAllClaims)).Get("/.well-known/openid-configuration"))
+	if m["claims_parameter_supported"] != true || !strings.Contains(authorizetest.JoinStrings(m["scopes_supported"]), "address") {
 		t.Errorf("%v", m)
 	}
 	for _, claim := range []string{"birthdate", "phone_number_verified", "address", "fhirUser"} {
-		if !strings.Contains(authorizetest.Words(m["claims_supported"]), claim) {
+		if !strings.Contains(authorizetest.JoinStrings(m["claims_supported"]), claim) {
 			t.Errorf("claims_supported lacks %s", claim)
 		}
 	}

@@ -24,8 +24,8 @@ var errInvalidToken = errors.New("not a valid token of ours")
 // ErrInvalidHint means that an id_token_hint is not an ID token of this server.
 var ErrInvalidHint = errors.New("id_token_hint is no ID token of ours")
 
-// maxSignatures is the cache size in verified tokens, each about 1 KiB.
-const maxSignatures = 20_000
+// maxCachedTokens is the cache size in verified tokens, each about 1 KiB.
+const maxCachedTokens = 20_000
 
 // verifiedToken is a token with a verified signature. Immutable.
 type verifiedToken struct {
@@ -37,7 +37,7 @@ type verifiedToken struct {
 type Verifier struct {
 	issuer, fhirBase string
 	keys             keyring.Keys
-	signatures       boundedcache.Cache[[sha256.Size]byte, verifiedToken]
+	verifiedTokens   boundedcache.Cache[[sha256.Size]byte, verifiedToken]
 	revocations      *revocation.Revocations
 	holders          *Holders
 }
@@ -45,44 +45,44 @@ type Verifier struct {
 // verify validates an access token (RFC 9068 §4), which may have expired less than leeway ago. The
 // error is errInvalidToken if the token expired earlier, was revoked, or is not from this server.
 func (vr *Verifier) verify(ctx context.Context, raw string, leeway time.Duration) (*accessTokenClaims, error) {
-	v, err := vr.verified(ctx, raw)
+	v, err := vr.verifySignature(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	if !vr.current(v.claims, leeway) {
+	if !vr.isCurrent(v.claims, leeway) {
 		return nil, errInvalidToken
 	}
-	revoked, err := vr.revocations.Revoked(ctx, v.claims.ID)
+	revoked, err := vr.revocations.IsTokenRevoked(ctx, v.claims.ID)
 	if err != nil {
 		return nil, err
 	}
-	holder, err := vr.holders.Find(ctx, v.claims.token())
+	holder, err := vr.holders.Find(ctx, v.claims.asAccessToken())
 	if err == nil && (revoked || holder == nil) {
 		err = errInvalidToken
 	}
 	return v.claims, err
 }
 
-// verified verifies the signature of an access token. A cached result is valid while its key is in
+// verifySignature verifies the signature of an access token. A cached result is valid while its key is in
 // the keyring; expiry and revocation are not cached.
-func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
+func (vr *Verifier) verifySignature(ctx context.Context, raw string) (verifiedToken, error) {
 	digest := sha256.Sum256([]byte(raw)) // of the entire token, because parts may occur in another token
-	if known, ok := vr.signatures.Get(digest); ok {
-		has, err := vr.keys.Has(ctx, known.kid)
+	if cached, ok := vr.verifiedTokens.Get(digest); ok {
+		has, err := vr.keys.HasKey(ctx, cached.kid)
 		if err != nil || has {
-			return known, err
+			return cached, err
 		}
 	}
-	v, err := vr.checkSignature(ctx, raw)
-	if err == nil && vr.current(v.claims, 0) {
-		vr.signatures.Put(digest, v, 1)
+	v, err := vr.verifyUncached(ctx, raw)
+	if err == nil && vr.isCurrent(v.claims, 0) {
+		vr.verifiedTokens.Put(digest, v, 1)
 	}
 	return v, err
 }
 
-func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedToken, error) {
+func (vr *Verifier) verifyUncached(ctx context.Context, raw string) (verifiedToken, error) {
 	claims := new(accessTokenClaims)
-	kid, err := vr.open(ctx, raw, keyring.AccessTokenType, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm}, claims)
+	kid, err := vr.verifyJWT(ctx, raw, keyring.AccessTokenType, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm}, claims)
 	if errors.Is(err, keyring.ErrUnknownKey) {
 		err = errInvalidToken
 	}
@@ -92,9 +92,9 @@ func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedTok
 	return verifiedToken{claims, kid}, nil
 }
 
-// open verifies the signature of a JWT of one type and decodes its claims. The error is
+// verifyJWT verifies the signature of a JWT of one type and decodes its claims. The error is
 // errInvalidToken, or [keyring.ErrUnknownKey] for a possibly retired key.
-func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
+func (vr *Verifier) verifyJWT(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
 	token, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
 		return "", errInvalidToken
@@ -110,16 +110,16 @@ func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose
 	return kid, nil
 }
 
-// current reports whether an access token is from this server and not expired for longer than leeway.
-func (vr *Verifier) current(c *accessTokenClaims, leeway time.Duration) bool {
+// isCurrent reports whether an access token is from this server and not expired for longer than leeway.
+func (vr *Verifier) isCurrent(c *accessTokenClaims, leeway time.Duration) bool {
 	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time().Add(leeway))
 }
 
-// Hint verifies an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). The error is
+// VerifyIDTokenHint verifies an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). The error is
 // [ErrInvalidHint], or [keyring.ErrUnknownKey] for a possibly retired key.
-func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
+func (vr *Verifier) VerifyIDTokenHint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
-	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims)                        // rejects logout tokens
+	_, err := vr.verifyJWT(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims)                   // rejects logout tokens
 	if errors.Is(err, errInvalidToken) || err == nil && (claims.Issuer != vr.issuer || claims.Expiry == nil) { // signed userinfo has no exp
 		err = ErrInvalidHint
 	}
@@ -129,7 +129,7 @@ func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error
 	return claims, nil
 }
 
-func (c *accessTokenClaims) token() tokenclaim.AccessToken {
+func (c *accessTokenClaims) asAccessToken() tokenclaim.AccessToken {
 	return tokenclaim.AccessToken{
 		ID: c.ID, Subject: c.Subject, ClientID: c.ClientID, Scope: c.Scope,
 		Session: c.Session, CredentialHash: c.CredentialHash,
@@ -148,26 +148,26 @@ type Holders struct {
 // removed or disabled, or changed the password or second factor; the client was removed or
 // replaced; the client or user may no longer have the scope; the client now requires another
 // factor; the session or provider link has ended; or all grants were revoked. It does not check
-// revocation of the token itself; see [revocation.Revocations.Revoked].
+// revocation of the token itself; see [revocation.Revocations.IsTokenRevoked].
 func (h *Holders) Find(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
 		return nil, err
 	}
-	if ended, err := h.isCutOff(ctx, t, client); ended || err != nil {
+	if isCutOff, err := h.isCutOff(ctx, t, client); isCutOff || err != nil {
 		return nil, err
 	}
 	if t.Subject == t.ClientID {
-		if !usesCredentials(client) || t.CredentialHash != boundTo("", client.Generation) {
+		if !usesCredentials(client) || t.CredentialHash != bindingHash("", client.Generation) {
 			return nil, nil
 		}
 		return new(tokenclaim.Holder), nil
 	}
 	user, err := h.accounts.Find(ctx, t.Subject)
-	if user == nil || err != nil || t.CredentialHash != boundTo(user.TokensBoundTo, client.Generation) || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
+	if user == nil || err != nil || t.CredentialHash != bindingHash(user.TokenBinding, client.Generation) || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
 		return nil, err
 	}
-	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
+	if mayUse, err := h.maySignIn(ctx, t, client, user); !mayUse || err != nil {
 		return nil, err
 	}
 	return &tokenclaim.Holder{FHIRUser: h.accounts.FHIRUser(user), Attributes: user.Attributes()}, nil
@@ -181,16 +181,16 @@ func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, clien
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // common case
 		return true, nil
 	}
-	if !h.accounts.SignInMethods(client.IdentityProviders).Has(t.Provider) {
+	if !h.accounts.SignInMethods(client.IdentityProviders).Includes(t.Provider) {
 		return false, nil
 	}
-	if err := h.checkSuspended(ctx, t); err != nil {
+	if err := h.checkNotSuspended(ctx, t); err != nil {
 		return false, err
 	}
 	if t.ProviderAccount == "" {
 		return true, nil
 	}
-	unlinked, err := h.accounts.UnlinkedAccount(ctx, user, h.accounts.Providers[t.Provider], t.ProviderAccount)
+	unlinked, err := h.accounts.IsAccountUnlinked(ctx, user, h.accounts.Providers[t.Provider], t.ProviderAccount)
 	return !unlinked, err
 }
 
@@ -199,11 +199,11 @@ var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the identity provider of this person is suspended",
 }
 
-func (h *Holders) checkSuspended(ctx context.Context, t tokenclaim.AccessToken) error {
+func (h *Holders) checkNotSuspended(ctx context.Context, t tokenclaim.AccessToken) error {
 	if t.Provider == "" {
 		return nil
 	}
-	until, err := h.revocations.Suspended(ctx, t.Provider)
+	until, err := h.revocations.SuspendedUntil(ctx, t.Provider)
 	if err == nil && revocation.IsCutOff(revocation.IssuedAt(t.ID), until) {
 		err = errSuspended
 	}
@@ -212,7 +212,7 @@ func (h *Holders) checkSuspended(ctx context.Context, t tokenclaim.AccessToken) 
 
 func (h *Holders) isCutOff(ctx context.Context, t tokenclaim.AccessToken, client *client.Client) (bool, error) {
 	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
-		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,
+		User: t.Subject, ClientID: t.ClientID, Session: t.Session, BasedOnConsent: client.RequiresConsent(), ShortLived: true,
 	})
 	if cutoff.IsZero() || err != nil {
 		return false, err

@@ -20,17 +20,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// shelf is a Store with fixed entries that records changes.
-type shelf struct {
+// fakeStore is a Store with fixed entries that records changes.
+type fakeStore struct {
 	entries map[string][]Entry
 	changes []Change
 }
 
-func (s *shelf) List(_ context.Context, kind string) ([]Entry, error) {
+func (s *fakeStore) List(_ context.Context, kind string) ([]Entry, error) {
 	return slices.Clone(s.entries[kind]), nil
 }
 
-func (s *shelf) Change(_ context.Context, c Change) (string, error) {
+func (s *fakeStore) Change(_ context.Context, c Change) (string, error) {
 	s.changes = append(s.changes, c)
 	return "", nil
 }
@@ -39,30 +39,30 @@ func entry(from, name string) Entry {
 	return Entry{From: from, Fields: Fields{Name: name}}
 }
 
-func newShelf() *shelf {
+func newFakeStore() *fakeStore {
 	waiting := entry("registration", "waiting")
 	waiting.PendingApproval = true
-	return &shelf{entries: map[string][]Entry{
+	return &fakeStore{entries: map[string][]Entry{
 		"clients": {entry("configuration", "app"), entry("store", "growth-chart"), waiting},
 		"users":   {entry("configuration", "bob"), entry("store", "alice"), entry("store", "wendy")},
 	}}
 }
 
-// pageOf is a feature that serves the page with the given entries.
-type pageOf struct{ entries Store }
+// pageFeature is a feature that serves the page with the given entries.
+type pageFeature struct{ entries Store }
 
-func (p pageOf) Extend(core *authorize.Core) error {
-	(&AdminPage{Scope: "fhir-admin"}).extend(core, p.entries)
+func (p pageFeature) Extend(core *authorize.Core) error {
+	(&AdminPage{Scope: "fhir-admin"}).register(core, p.entries)
 	return nil
 }
 
-// administered makes alice an administrator with an authenticator app.
-func administered(kept Store, change func(*authorize.Config)) func(*authorize.Config) {
+// withAdministrator makes alice an administrator with an authenticator app.
+func withAdministrator(kept Store, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		authorizetest.WithTOTP(c)
-		c.Features = append(c.Features, pageOf{kept})
+		c.Features = append(c.Features, pageFeature{kept})
 		c.ScopeLimits = []scopelimit.Row{
-			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
+			{MatchBy: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {MatchBy: "any", Scopes: []string{"demo.read", "user/*.rs"}},
 		}
 		c.Users[0].Groups = []string{"admins"}
 		if change != nil {
@@ -75,9 +75,9 @@ func administered(kept Store, change func(*authorize.Config)) func(*authorize.Co
 func signInAs(b *authorizetest.Browser) *http.Response {
 	b.T.Helper()
 	page := authorizetest.Body(b.T, b.Follow(b.Get(path)))
-	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
+	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
 	if location := r.Header.Get("Location"); strings.Contains(location, "factor=") {
-		r = b.SendOTP(b.OpenSecondFactor(r), authorizetest.CodeNow())
+		r = b.SendOTP(b.OpenSecondFactor(r), authorizetest.CurrentOTP())
 	}
 	return r
 }
@@ -93,16 +93,16 @@ func open(b *authorizetest.Browser, target string) string {
 	return page
 }
 
-func asAdmin(t *testing.T, kept *shelf, change func(*authorize.Config)) *authorizetest.Browser {
+func newAdminBrowser(t *testing.T, kept *fakeStore, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, change)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, change)))
 	if r := signInAs(b); r.Header.Get("Location") != path {
 		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	return b
 }
 
-func TestWhoMayOpenThePage(t *testing.T) {
+func TestPageAuthorization(t *testing.T) {
 	t.Parallel()
 	const toSignIn = "/oauth2/login?acr_values=mfa&max_age=300&to=admin"
 	for _, tt := range []struct {
@@ -132,7 +132,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 						tt.change(c)
 					}
 				}
-				b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(newShelf(), change)))
+				b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(newFakeStore(), change)))
 				tt.signIn(b)
 				r := b.Get(path)
 				page := authorizetest.Body(t, r)
@@ -150,7 +150,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 // A session with one factor must add the second. A person without a second factor is rejected, not redirected in a loop.
 func TestFactorBeforeThePage(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(newFakeStore(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
 	if r := signInAs(b); r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusForbidden {
 		t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -169,7 +169,10 @@ func TestForms(t *testing.T) {
 		{"approval", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "approve") }, http.StatusSeeOther, 1},
 		{"a new person", path + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "zoe") }, http.StatusSeeOther, 1},
 		{"no seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Del("request") }, http.StatusBadRequest, 0},
-		{"another seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("request", authorizetest.Altered(f.Get("request"))) }, http.StatusBadRequest, 0},
+		{"another seal", growthChart, func(f url.Values) {
+			f.Set("action", "edit")
+			f.Set("request", authorizetest.AlterLetter(f.Get("request")))
+		}, http.StatusBadRequest, 0},
 		{"another version", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("seen", "x") }, http.StatusBadRequest, 0},
 		{"one of the configuration", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("name", "app") }, http.StatusBadRequest, 0},
 		{"an edit of a registered app", path + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "edit") }, http.StatusBadRequest, 0},
@@ -182,9 +185,9 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			kept := newShelf()
+			kept := newFakeStore()
 			var trail authorizetest.AuditTrail
-			b := asAdmin(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
+			b := newAdminBrowser(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
 			form := authorizetest.ReadForm(open(b, tt.page)).Fields
 			form.Del("search")
 			tt.change(form)
@@ -217,11 +220,11 @@ func TestFormsOfOthers(t *testing.T) {
 			return mine.Post(path, form)
 		},
 		"the account page's form": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
-			form.Set("request", authorizetest.Field(mine.T, authorizetest.AccountPage(mine, ""), "request"))
+			form.Set("request", authorizetest.FieldValue(mine.T, authorizetest.AccountPage(mine, ""), "request"))
 			return mine.Post(path, form)
 		},
 		"the session of another issuer": func(mine, _ *authorizetest.Browser, form url.Values) *http.Response {
-			elsewhere := authorizetest.NewBrowser(mine.T, authorizetest.New(mine.T, administered(newShelf(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
+			elsewhere := authorizetest.NewBrowser(mine.T, authorizetest.New(mine.T, withAdministrator(newFakeStore(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
 			elsewhere.Cookies = mine.Cookies
 			return elsewhere.Post(path, form)
 		},
@@ -229,14 +232,14 @@ func TestFormsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				kept, records := newShelf(), store.NewMemory(0, 0)
+				kept, records := newFakeStore(), store.NewMemory(0, 0)
 				shared := func(c *authorize.Config) { c.Store = records }
-				mine := asAdmin(t, kept, shared)
+				mine := newAdminBrowser(t, kept, shared)
 				form := authorizetest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
 				time.Sleep(time.Minute) // until the next code is valid
-				other := asAdmin(t, kept, shared)
+				other := newAdminBrowser(t, kept, shared)
 				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(kept.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
 					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(kept.changes))
 				}
@@ -246,11 +249,11 @@ func TestFormsOfOthers(t *testing.T) {
 }
 
 // Changes and refusals are recorded in the audit log with the administrator.
-func TestTrailOfAdministrators(t *testing.T) {
+func TestAuditOfAdministrators(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	kept := newShelf()
-	b := asAdmin(t, kept, func(c *authorize.Config) {
+	kept := newFakeStore()
+	b := newAdminBrowser(t, kept, func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})
 	form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
@@ -260,7 +263,7 @@ func TestTrailOfAdministrators(t *testing.T) {
 	b.Post(path, form)
 	form.Set("name", "alice")
 	b.Post(path, form)
-	if len(events) != 2 || events[0].Kind != audit.User || events[0].Actor != "alice" || events[0].User != "zoe" || events[0].Err != nil || events[1].Err == nil || events[1].Actor != "alice" {
+	if len(events) != 2 || events[0].Kind != audit.KindUser || events[0].Actor != "alice" || events[0].User != "zoe" || events[0].Err != nil || events[1].Err == nil || events[1].Actor != "alice" {
 		t.Errorf("%+v", events)
 	}
 }
@@ -268,11 +271,11 @@ func TestTrailOfAdministrators(t *testing.T) {
 // Apps that await approval come first, a list is limited, and a search narrows it. Names are never interpreted as markup.
 func TestLists(t *testing.T) {
 	t.Parallel()
-	kept := newShelf()
+	kept := newFakeStore()
 	for i := range 150 {
 		kept.entries["users"] = append(kept.entries["users"], entry("store", "<b>"+string(rune('a'+i%26))))
 	}
-	b := asAdmin(t, kept, nil)
+	b := newAdminBrowser(t, kept, nil)
 	page := open(b, path)
 	if waits, others := strings.Index(page, ">waiting<"), strings.Index(page, ">app <"); waits < 0 || others < waits || strings.Contains(page, "<b>") || strings.Contains(page, ">bob") {
 		t.Errorf("%d %d: %s", waits, others, page)
@@ -300,8 +303,8 @@ func TestNewEntryIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := newShelf()
-			b := asAdmin(t, kept, nil)
+			kept := newFakeStore()
+			b := newAdminBrowser(t, kept, nil)
 			form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
 			form.Set("action", "add")
 			form.Set("name", "zoe")
@@ -316,7 +319,7 @@ func TestNewEntryIsChecked(t *testing.T) {
 // Users of the configuration are not listed, even if a search matches them.
 func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	t.Parallel()
-	b := asAdmin(t, newShelf(), nil)
+	b := newAdminBrowser(t, newFakeStore(), nil)
 	if page := open(b, path+"?search=bob"); strings.Contains(page, "name=bob") || strings.Contains(page, ">bob") {
 		t.Error(page)
 	}
@@ -326,8 +329,8 @@ func TestConfiguredPeopleAreNotListed(t *testing.T) {
 func TestRefusedAdministratorIsAudited(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	kept := newShelf()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, func(c *authorize.Config) {
+	kept := newFakeStore()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, func(c *authorize.Config) {
 		c.Users[0].Groups = []string{"nurses"}
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})))
@@ -345,14 +348,14 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 	}
 }
 
-// slowShelf takes a second to list entries, and counts concurrent lists.
-type slowShelf struct {
-	*shelf
+// slowStore takes a second to list entries, and counts concurrent lists.
+type slowStore struct {
+	*fakeStore
 	mu         sync.Mutex
 	lists, max int
 }
 
-func (s *slowShelf) List(ctx context.Context, kind string) ([]Entry, error) {
+func (s *slowStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	s.mu.Lock()
 	s.lists++
 	s.max = max(s.max, s.lists)
@@ -361,15 +364,15 @@ func (s *slowShelf) List(ctx context.Context, kind string) ([]Entry, error) {
 	s.mu.Lock()
 	s.lists--
 	s.mu.Unlock()
-	return s.shelf.List(ctx, kind)
+	return s.fakeStore.List(ctx, kind)
 }
 
 // Lists are expensive, so only one page is generated at a time.
-func TestAdministratorsTakeTurns(t *testing.T) {
+func TestPagesAreSerialized(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &slowShelf{shelf: newShelf()}
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(kept, nil)))
+		kept := &slowStore{fakeStore: newFakeStore()}
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, nil)))
 		signInAs(b)
 		var group sync.WaitGroup
 		for range 5 {

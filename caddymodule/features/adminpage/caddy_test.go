@@ -48,7 +48,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"a reserved scope", "admin_page openid", "openid"},
 		{"two scopes", "admin_page a b", "b"},
 	} {
-		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, gatewaytest.AppBlock(tt.lines), 4, tt.word) })
+		t.Run(tt.name, func(t *testing.T) { gatewaytest.CheckCaddyfileError(t, gatewaytest.AppCaddyfile(tt.lines), 4, tt.word) })
 	}
 }
 
@@ -68,7 +68,7 @@ func TestConfigure(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
 			c := authorize.Config{
-				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{By: "any", Scopes: []string{tt.given}}},
+				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{MatchBy: "any", Scopes: []string{tt.given}}},
 			}
 			err := (&AdminPage{Scope: tt.scope}).Configure(new(fhirapp.App), &c)
 			if warned := strings.Contains(text.String(), "nobody can open the admin_page"); warned != tt.warns || (err != nil) != tt.fails {
@@ -113,8 +113,8 @@ func (*testManager) Subdirectives() (fields option.Block, repeatable []string) {
 
 func (*testManager) Configure(*fhirapp.App, *authorize.Config) error { return nil }
 
-// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
-type newcomers struct{ authorizetest.WaitingNewcomer }
+// newcomers is [authorizetest.PendingClient] with the subdirective newcomers.
+type newcomers struct{ authorizetest.PendingClient }
 
 func (*newcomers) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}
@@ -134,18 +134,18 @@ func TestPagesInEachLanguage(t *testing.T) {
 	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
 		"admin-empty": {Data: overviewPage{Person: page.Person{Name: "Alice"}}},
 		"admin": {Data: overviewPage{
-			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Done: page.T("Added."), Search: "a",
-			Apps: entryList{More: true, Items: []entryItem{
-				{Name: "a", Title: "App", Note: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: page.T("in the configuration")},
+			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Confirmation: page.T("Added."), Search: "a",
+			Apps: entryList{HasMore: true, Items: []entryItem{
+				{Name: "a", Title: "App", Origin: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Origin: page.T("in the configuration")},
 			}},
-			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Note: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
+			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Origin: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
 		}},
-		"adminentry-newapp":     {Data: entryPage{App: true, New: true}},
-		"adminentry-newperson":  {Data: entryPage{New: true}},
-		"adminentry-app":        {Data: entryPage{App: true, Name: "a", Problem: "no", Renews: true}},
-		"adminentry-person":     {Data: entryPage{Name: "wendy", Disabled: true, Renews: true}},
-		"adminentry-own":        {Data: entryPage{Name: "alice", Own: true}},
-		"adminentry-registered": {Data: entryPage{App: true, Name: "a", Title: "App", Registered: true, Waits: true}},
+		"adminentry-newapp":     {Data: entryPage{IsApp: true, IsNew: true}},
+		"adminentry-newperson":  {Data: entryPage{IsNew: true}},
+		"adminentry-app":        {Data: entryPage{IsApp: true, Name: "a", Problem: "no", CanRenewSecret: true}},
+		"adminentry-person":     {Data: entryPage{Name: "wendy", Disabled: true, CanRenewSecret: true}},
+		"adminentry-own":        {Data: entryPage{Name: "alice", IsSelf: true}},
+		"adminentry-registered": {Data: entryPage{IsApp: true, Name: "a", Title: "App", Registered: true, PendingApproval: true}},
 		"adminsecret":           {Data: secretPage{"wendy", false, "abc"}},
 		"adminsecret-app":       {Data: secretPage{"a", true, "abc"}},
 	})

@@ -20,49 +20,49 @@ import (
 )
 
 const (
-	// recent is the maximum age of a sign-in for opening the page. The sign-in page requests five minutes; the additional
+	// maxSignInAge is the maximum age of a sign-in for opening the page. The sign-in page requests five minutes; the additional
 	// minute tolerates the clocks of identity providers.
-	recent = 6 * time.Minute
+	maxSignInAge = 6 * time.Minute
 
 	// formLifetime is how long a form of the page can be sent.
 	formLifetime = 10 * time.Minute
 
-	// purpose is the purpose of sealing the page's forms.
-	purpose = "admin"
+	// sealPurpose is the purpose of sealing the page's forms.
+	sealPurpose = "admin"
 )
 
 type admin struct {
-	core   *authorize.Core
-	scope  string // required by a scope limit for opening the page
-	store  Store
-	sealer *browser.Sealer
-	turns  *fairqueue.Queue // per administrator, because listing all entries is expensive
+	core         *authorize.Core
+	scope        string // required by a scope limit for opening the page
+	store        Store
+	sealer       *browser.Sealer
+	requestQueue *fairqueue.Queue // per administrator, because listing all entries is expensive
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := a.core.Sessions.Current(r)
+	signedIn, err := a.core.Sessions.CurrentPerson(r)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
 	case signedIn == nil:
-		signIn(w)
-	case !a.core.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.scope):
-		a.refuse(w, r, signedIn)
-	case !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor), r.Method == http.MethodGet && signedIn.Age > recent:
-		a.prove(w, r, signedIn)
+		redirectToSignIn(w)
+	case !a.core.Accounts.ScopeLimits.GrantsCustomScope(signedIn.User.Attributes(), a.scope):
+		a.denyAccess(w, r, signedIn)
+	case !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor), r.Method == http.MethodGet && signedIn.SignInAge > maxSignInAge:
+		a.requireStepUp(w, r, signedIn)
 	default:
-		a.answer(w, r, signedIn)
+		a.serveAdmin(w, r, signedIn)
 	}
 }
 
-// answer responds to a person who may open the page.
-func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	leave, err := a.turns.Enter(r.Context(), signedIn.User.ID)
+// serveAdmin responds to a person who may open the page.
+func (a *admin) serveAdmin(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	release, err := a.requestQueue.Acquire(r.Context(), signedIn.User.ID)
 	if err != nil {
 		a.showError(w, r, err)
 		return
 	}
-	defer leave()
+	defer release()
 	audit.RecordAuthenticated(r.Context())
 	if r.Method == http.MethodPost {
 		a.submit(w, r, signedIn)
@@ -73,48 +73,48 @@ func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session
 
 var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the person may not open the page of administrators", Status: http.StatusForbidden}
 
-func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
+func (a *admin) denyAccess(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, Err: errNotAdmin})
 	a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
 		Title: page.T("You don’t have access to this page"), Text: page.T("Only administrators can open this page. If you need access, contact the administrator of this site."),
 	})
 }
 
-// prove redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none yet.
-func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	held, err := a.core.Factors.Load(r.Context(), signedIn.User)
+// requireStepUp redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none yet.
+func (a *admin) requireStepUp(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	enrolled, err := a.core.Factors.Load(r.Context(), signedIn.User)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
-	case a.core.Factors.Local(signedIn.User) && !held.Any():
+	case a.core.Factors.ManagesFactorsOf(signedIn.User) && !enrolled.HasAny():
 		a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
 			Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, then open this page again."),
 			Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
 		})
 	default:
-		signIn(w)
+		redirectToSignIn(w)
 	}
 }
 
-// signIn redirects the browser to the sign-in page, which redirects it back.
-func signIn(w http.ResponseWriter) {
-	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
+// redirectToSignIn redirects the browser to the sign-in page, which redirects it back.
+func redirectToSignIn(w http.ResponseWriter) {
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {sealPurpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
 var errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open the page again.")
 
 // seal seals a session for the forms of a page.
-func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) (string, error) {
-	return a.sealer.Seal(w, r, purpose, signedIn.SID)
+func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) (string, error) {
+	return a.sealer.Seal(w, r, sealPurpose, signedIn.SID)
 }
 
 // unseal checks that a form was recently shown in this session and browser.
-func (a *admin) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
-	return a.sealer.Check(r, purpose, sealed, signedIn.SID, formLifetime, errPageExpired)
+func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed string) error {
+	return a.sealer.Check(r, sealPurpose, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
-// view shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider for signing in again.
-func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
+// showForm shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider for signing in again.
+func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
 }
@@ -123,41 +123,41 @@ func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
-	back := &page.Link{Address: path, Text: page.T("Back to administration")}
+	backLink := &page.Link{Address: path, Text: page.T("Back to administration")}
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e), Next: back}
+		message = page.Message{Title: page.T("Start again"), Text: page.ErrorText(e), Next: backLink}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Go back and correct this problem:"), Detail: e.Description, Next: back}
+		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Go back and correct this problem:"), Detail: e.Description, Next: backLink}
 	default:
 		a.core.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
 	}
 	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// maxShown is the maximum length of a list.
-const maxShown = 100
+// maxListItems is the maximum length of a list.
+const maxListItems = 100
 
 // overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
-	Person page.Person // the administrator
-	Done   *page.Text  // the latest action; nil if none
-	Search string      // text to search for in the names; "" for all
-	Apps   entryList   // those that await approval first
-	People entryList   // users in the store
+	Person       page.Person // the administrator
+	Confirmation *page.Text  // the latest action; nil if none
+	Search       string      // text to search for in the names; "" for all
+	Apps         entryList   // those that await approval first
+	People       entryList   // users in the store
 }
 
 // entryList is a list of apps or users.
 type entryList struct {
-	Items []entryItem // the first entries
-	More  bool        // whether there are more entries
+	Items   []entryItem // the first entries
+	HasMore bool        // whether there are more entries
 }
 
 // entryItem is an app or a user in a list.
 type entryItem struct {
 	Name     string     // client_id, or user name
 	Title    string     // display name
-	Note     *page.Text // location of the entry
+	Origin   *page.Text // location of the entry
 	Since    string     // date when the entry was added, or ""
 	Problem  string     // why the entry is not active, in English
 	Disabled bool       // reports a user who must not sign in
@@ -166,16 +166,16 @@ type entryItem struct {
 
 // entryPage is the data of templates/adminentry.html: an app or a user, or the form for a new one.
 type entryPage struct {
-	Request    string // sealed session
-	Seen       string // version of the entry, to detect changes by others
-	Kind       string // value in the form
-	App        bool   // an app, not a user
-	New        bool   // a new entry
-	Registered bool   // a self-registered app, which cannot be edited
-	Waits      bool   // awaits approval
-	Own        bool   // the administrator's own entry, which they cannot change
-	Renews     bool   // the secret or password can be replaced
-	Problem    string // why the entry is not active, in English
+	Request         string // sealed session
+	Version         string // version of the entry, to detect changes by others
+	Kind            string // value in the form
+	IsApp           bool   // an app, not a user
+	IsNew           bool   // a new entry
+	Registered      bool   // a self-registered app, which cannot be edited
+	PendingApproval bool   // awaits approval
+	IsSelf          bool   // the administrator's own entry, which they cannot change
+	CanRenewSecret  bool   // the secret or password can be replaced
+	Problem         string // why the entry is not active, in English
 
 	Name  string // client_id, or user name
 	Title string // display name
@@ -193,13 +193,13 @@ type entryPage struct {
 // secretPage is the data of templates/adminsecret.html, which is shown once.
 type secretPage struct {
 	Name   string // name of the app or user
-	App    bool   // an app, not a user
+	IsApp  bool   // an app, not a user
 	Secret string // the secret, or the password
 }
 
 // show shows the lists, an app or user, or the form for a new entry.
-func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
 		a.showError(w, r, err)
 		return
@@ -210,7 +210,7 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.S
 	case p.Get("name") == "":
 		a.showEntry(w, r, signedIn, kind, nil)
 	default:
-		entry, err := a.changeable(r.Context(), kind, p.Get("name"))
+		entry, err := a.editableEntry(r.Context(), kind, p.Get("name"))
 		if err != nil {
 			a.showError(w, r, err)
 			return
@@ -219,7 +219,7 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.S
 	}
 }
 
-func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	apps, err := a.list(r.Context(), Clients, p.Get("search"))
 	if err != nil {
 		a.showError(w, r, err)
@@ -230,8 +230,8 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 		a.showError(w, r, err)
 		return
 	}
-	a.view(w, r, page.View{Template: "admin", Data: overviewPage{
-		Person: page.Person(signedIn.User.Label()), Done: done[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
+	a.showForm(w, r, page.View{Template: "admin", Data: overviewPage{
+		Person: page.Person(signedIn.User.Label()), Confirmation: confirmations[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
 	}})
 }
 
@@ -244,83 +244,83 @@ func (a *admin) list(ctx context.Context, kind, search string) (list entryList, 
 		return kind == Users && e.From != Stored || !strings.Contains(strings.ToLower(e.Name+"\n"+e.Title), search)
 	})
 	slices.SortFunc(entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)))
+		return cmp.Or(cmp.Compare(sortRank(a), sortRank(b)), cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)))
 	})
-	if list.More = len(entries) > maxShown; list.More {
-		entries = entries[:maxShown]
+	if list.HasMore = len(entries) > maxListItems; list.HasMore {
+		entries = entries[:maxListItems]
 	}
 	for _, e := range entries {
-		list.Items = append(list.Items, item(kind, e))
+		list.Items = append(list.Items, newEntryItem(kind, e))
 	}
 	return list, err
 }
 
-func rank(e Entry) int {
+func sortRank(e Entry) int {
 	if e.PendingApproval {
 		return 0
 	}
 	return 1
 }
 
-func item(kind string, e Entry) entryItem {
-	shown := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Note: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
+func newEntryItem(kind string, e Entry) entryItem {
+	item := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Origin: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
 	switch {
 	case e.PendingApproval:
-		shown.Note = page.T("awaiting approval")
+		item.Origin = page.T("awaiting approval")
 	case e.From == Registered:
-		shown.Note = page.T("self-registered")
+		item.Origin = page.T("self-registered")
 	case e.From == Stored:
-		shown.Note = page.T("in the store")
+		item.Origin = page.T("in the store")
 	}
 	if e.From == Stored || e.From == Registered {
-		shown.Address = path + "?" + url.Values{"kind": {kind}, "name": {e.Name}}.Encode()
+		item.Address = path + "?" + url.Values{"kind": {kind}, "name": {e.Name}}.Encode()
 	}
 	if !e.Since.IsZero() {
-		shown.Since = e.Since.UTC().Format(time.DateOnly)
+		item.Since = e.Since.UTC().Format(time.DateOnly)
 	}
-	return shown
+	return item
 }
 
-var errGone = oauth2.NewRestartError("This item was already removed.")
+var errEntryRemoved = oauth2.NewRestartError("This item was already removed.")
 
-// changeable returns an entry that is not in the configuration.
-func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
+// editableEntry returns an entry that is not in the configuration.
+func (a *admin) editableEntry(ctx context.Context, kind, name string) (*Entry, error) {
 	entries, err := a.store.List(ctx, kind)
 	for _, e := range entries {
 		if e.Name == name && (e.From == Stored || e.From == Registered) {
 			return &e, nil
 		}
 	}
-	return nil, cmp.Or(err, error(errGone))
+	return nil, cmp.Or(err, error(errEntryRemoved))
 }
 
 // showEntry shows the form of an entry, or of a new entry if e is nil.
-func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, kind string, e *Entry) {
-	shown := entryPage{Kind: kind, App: kind == Clients, New: e == nil}
+func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, kind string, e *Entry) {
+	form := entryPage{Kind: kind, IsApp: kind == Clients, IsNew: e == nil}
 	var err error
-	if shown.Request, err = a.seal(w, r, signedIn); err != nil {
+	if form.Request, err = a.seal(w, r, signedIn); err != nil {
 		a.showError(w, r, err)
 		return
 	}
 	if e != nil {
-		shown.Seen, shown.Waits, shown.Registered = e.digest(), e.PendingApproval, e.From == Registered
-		shown.Renews = kind == Users || e.Secret
-		shown.Own = isOwn(signedIn, kind, e.Name)
-		shown.Name, shown.Title, shown.Problem = e.Name, e.Title, e.Problem
-		shown.RedirectURIs, shown.Scopes, shown.LaunchURI = strings.Join(e.RedirectURIs, "\n"), strings.Join(e.Scopes, "\n"), e.LaunchURI
-		shown.Groups, shown.FHIRUser, shown.Email, shown.Disabled = strings.Join(e.Groups, "\n"), e.FHIRUser, e.Email, e.Disabled
+		form.Version, form.PendingApproval, form.Registered = e.digest(), e.PendingApproval, e.From == Registered
+		form.CanRenewSecret = kind == Users || e.Secret
+		form.IsSelf = isSelf(signedIn, kind, e.Name)
+		form.Name, form.Title, form.Problem = e.Name, e.Title, e.Problem
+		form.RedirectURIs, form.Scopes, form.LaunchURI = strings.Join(e.RedirectURIs, "\n"), strings.Join(e.Scopes, "\n"), e.LaunchURI
+		form.Groups, form.FHIRUser, form.Email, form.Disabled = strings.Join(e.Groups, "\n"), e.FHIRUser, e.Email, e.Disabled
 	}
-	a.view(w, r, page.View{Template: "adminentry", Data: shown})
+	a.showForm(w, r, page.View{Template: "adminentry", Data: form})
 }
 
 var (
-	errNoAction = oauth2.NewRestartError("Use the buttons on the page.")
-	errChanged  = oauth2.NewRestartError("Someone else changed this entry. Open the entry again.")
-	errOwn      = oauth2.NewRestartError("You can’t change your own entry. Ask another administrator.")
+	errUnknownAction = oauth2.NewRestartError("Use the buttons on the page.")
+	errEditConflict  = oauth2.NewRestartError("Someone else changed this entry. Open the entry again.")
+	errSelfEdit      = oauth2.NewRestartError("You can’t change your own entry. Ask another administrator.")
 )
 
-// done contains the messages in the lists after an action.
-var done = map[string]*page.Text{
+// confirmations contains the messages in the lists after an action.
+var confirmations = map[string]*page.Text{
 	"add":     page.T("Added."),
 	"edit":    page.T("Changes saved."),
 	"remove":  page.T("Removed."),
@@ -329,7 +329,7 @@ var done = map[string]*page.Text{
 }
 
 // submit handles the page's forms.
-func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil {
 		err = p.Check("request")
@@ -341,35 +341,35 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 		a.showError(w, r, err)
 		return
 	}
-	c := changeOf(p)
+	c := parseChange(p)
 	secret := ""
-	if err = a.check(r.Context(), signedIn, c, p.Get("seen")); err == nil {
+	if err = a.checkChange(r.Context(), signedIn, c, p.Get("seen")); err == nil {
 		secret, err = a.store.Change(r.Context(), c)
 	}
-	a.record(r.Context(), signedIn, c, err)
+	a.recordChange(r.Context(), signedIn, c, err)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
 	case secret != "":
-		a.view(w, r, page.View{Template: "adminsecret", Data: secretPage{Name: c.Name, App: c.Kind == Clients, Secret: secret}})
+		a.showForm(w, r, page.View{Template: "adminsecret", Data: secretPage{Name: c.Name, IsApp: c.Kind == Clients, Secret: secret}})
 	default:
 		endpoint.Redirect(w, http.StatusSeeOther, path+"?"+url.Values{"done": {c.Action}}.Encode())
 	}
 }
 
-func changeOf(p oauth2.Parameters) Change {
+func parseChange(p oauth2.Parameters) Change {
 	return Change{
-		Kind: p.Get("kind"), Action: p.Get("action"), Secret: p.Get("secret") != "",
+		Kind: p.Get("kind"), Action: p.Get("action"), WantsSecret: p.Get("secret") != "",
 		Fields: Fields{
 			Name: p.Get("name"), Title: strings.TrimSpace(p.Get("title")),
 			RedirectURIs: strings.Fields(p.Get("redirect_uris")), Scopes: strings.Fields(p.Get("scopes")), LaunchURI: strings.TrimSpace(p.Get("launch_uri")),
-			Groups: lines(p.Get("groups")), FHIRUser: strings.TrimSpace(p.Get("fhir_user")), Email: strings.TrimSpace(p.Get("email")), Disabled: p.Get("disabled") != "",
+			Groups: splitLines(p.Get("groups")), FHIRUser: strings.TrimSpace(p.Get("fhir_user")), Email: strings.TrimSpace(p.Get("email")), Disabled: p.Get("disabled") != "",
 		},
 	}
 }
 
-// lines returns the non-empty lines of a text. A line may contain spaces, as in the name of a group.
-func lines(text string) (list []string) {
+// splitLines returns the non-empty lines of a text. A line may contain spaces, as in the name of a group.
+func splitLines(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
 			list = append(list, line)
@@ -378,40 +378,40 @@ func lines(text string) (list []string) {
 	return list
 }
 
-// check rejects a change to an entry that has changed since it was shown, and of the administrator's own entry.
-func (a *admin) check(ctx context.Context, signedIn *session.SignedIn, c Change, seen string) error {
-	_, known := done[c.Action]
+// checkChange rejects a change to an entry that has changed since it was shown, and of the administrator's own entry.
+func (a *admin) checkChange(ctx context.Context, signedIn *session.SignedInPerson, c Change, version string) error {
+	_, supported := confirmations[c.Action]
 	switch {
-	case !known, c.Name == "", c.Kind != Clients && c.Kind != Users, c.Action == "approve" && c.Kind != Clients:
-		return errNoAction
-	case isOwn(signedIn, c.Kind, c.Name):
-		return errOwn
+	case !supported, c.Name == "", c.Kind != Clients && c.Kind != Users, c.Action == "approve" && c.Kind != Clients:
+		return errUnknownAction
+	case isSelf(signedIn, c.Kind, c.Name):
+		return errSelfEdit
 	case c.Action == "add":
 		return nil
 	}
-	entry, err := a.changeable(ctx, c.Kind, c.Name)
+	entry, err := a.editableEntry(ctx, c.Kind, c.Name)
 	switch {
 	case err != nil:
 		return err
-	case entry.digest() != seen:
-		return errChanged
+	case entry.digest() != version:
+		return errEditConflict
 	case c.Action == "edit" && entry.From != Stored:
-		return errNoAction
+		return errUnknownAction
 	}
 	return nil
 }
 
-// isOwn reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's records.
-func isOwn(signedIn *session.SignedIn, kind, name string) bool {
+// isSelf reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's records.
+func isSelf(signedIn *session.SignedInPerson, kind, name string) bool {
 	return kind == Users && name == signedIn.User.ID
 }
 
-// record records a change or its refusal in the audit log.
-func (a *admin) record(ctx context.Context, signedIn *session.SignedIn, c Change, err error) {
+// recordChange records a change or its refusal in the audit log.
+func (a *admin) recordChange(ctx context.Context, signedIn *session.SignedInPerson, c Change, err error) {
 	reasons := map[string]string{"add": "added", "edit": "changed", "remove": "removed", "approve": "approved", "secret": "new secret"}
-	e := audit.Event{Kind: audit.User, Actor: signedIn.User.ID, User: c.Name, Reason: reasons[c.Action] + " by an administrator", Err: err}
+	e := audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, User: c.Name, Reason: reasons[c.Action] + " by an administrator", Err: err}
 	if c.Kind == Clients {
-		e.Kind, e.User, e.ClientID = audit.Registration, "", c.Name
+		e.Kind, e.User, e.ClientID = audit.KindRegistration, "", c.Name
 	}
 	a.core.Responder.Trail.Record(ctx, e)
 }

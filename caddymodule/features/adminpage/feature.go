@@ -56,7 +56,7 @@ func (p *AdminPage) Subdirectives() (fields option.Block, repeatable []string) {
 
 // checkScope rejects a scope that is not a custom scope.
 func checkScope(scope string) error {
-	if err := scopelimit.CheckSiteScope(scope); err != nil {
+	if err := scopelimit.CheckCustomScope(scope); err != nil {
 		return fmt.Errorf("admin_page: %w", err)
 	}
 	return nil
@@ -64,8 +64,8 @@ func checkScope(scope string) error {
 
 // Configure implements [fhirapp.Feature].
 func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
-	givesPage := func(l scopelimit.Row) bool { return slices.Contains(l.Scopes, p.Scope) }
-	if !slices.ContainsFunc(c.ScopeLimits, givesPage) {
+	grantsAccess := func(l scopelimit.Row) bool { return slices.Contains(l.Scopes, p.Scope) }
+	if !slices.ContainsFunc(c.ScopeLimits, grantsAccess) {
 		c.Logger.Warn("nobody can open the admin_page: grant its scope with scope_limit, for example scope_limit idp local group <name> <scope>", "scope", p.Scope)
 	}
 	p.app = app
@@ -79,13 +79,13 @@ func (p *AdminPage) Extend(core *authorize.Core) error {
 	if !ok {
 		return errors.New("admin_page: no feature of this build manages clients and users; add one, such as caddymodule/features/roster")
 	}
-	p.extend(core, managedStore{manager})
+	p.register(core, managedStore{manager})
 	return nil
 }
 
-func (p *AdminPage) extend(core *authorize.Core, entries Store) {
+func (p *AdminPage) register(core *authorize.Core, entries Store) {
 	a := &admin{core, p.Scope, entries, &browser.Sealer{Keys: core.Config.Keys}, fairqueue.New(1)}
-	core.SignInTargets[purpose] = signin.Target{Path: path, ACR: oauth2.ACRMultiFactor}
+	core.SignInTargets[sealPurpose] = signin.Target{Path: path, ACR: oauth2.ACRMultiFactor}
 	core.Handle(path, a.serve, http.MethodGet, http.MethodPost)
 }
 

@@ -36,9 +36,9 @@ func newAdminPage(t *testing.T) adminPage {
 			"newcomers\n\t\tclient demo-app {"), t}
 	r := g.signInTo("/oauth2/admin", "alice", "alice-demo-password")
 	if r.StatusCode != http.StatusSeeOther {
-		t.Fatalf("%d: %s", r.StatusCode, gatewaytest.Read(t, r))
+		t.Fatalf("%d: %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 	}
-	factor := authorizetest.Field(t, gatewaytest.Read(t, g.Get(r.Header.Get("Location"), "")), "factor")
+	factor := authorizetest.FieldValue(t, gatewaytest.ReadBody(t, g.Get(r.Header.Get("Location"), "")), "factor")
 	if r = g.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {authorizetest.OTP(authorizetest.TOTPSecret, time.Now())}}); r.Header.Get("Location") != "/oauth2/admin" {
 		t.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -52,7 +52,7 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 	for r.Header.Get("Location") != "" {
 		r = g.Get(r.Header.Get("Location"), "")
 	}
-	request := authorizetest.Field(g.t, gatewaytest.Read(g.t, r), "request")
+	request := authorizetest.FieldValue(g.t, gatewaytest.ReadBody(g.t, r), "request")
 	return g.Post("/oauth2/login", url.Values{"request": {request}, "username": {user}, "password": {password}})
 }
 
@@ -66,13 +66,13 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 		target = "/oauth2/admin?kind=" + kind
 	}
 	form := url.Values{"action": {action}, "kind": {kind}, "name": {name}}
-	page := gatewaytest.Read(g.t, g.Get(target, ""))
+	page := gatewaytest.ReadBody(g.t, g.Get(target, ""))
 	for _, hidden := range []string{"request", "seen"} {
-		form.Set(hidden, authorizetest.Field(g.t, page, hidden))
+		form.Set(hidden, authorizetest.FieldValue(g.t, page, hidden))
 	}
 	maps.Copy(form, fields)
 	r := g.Post("/oauth2/admin", form)
-	if found := shownSecret.FindStringSubmatch(gatewaytest.Read(g.t, r)); found != nil {
+	if found := shownSecret.FindStringSubmatch(gatewaytest.ReadBody(g.t, r)); found != nil {
 		shown = html.UnescapeString(found[1])
 	}
 	return shown, r.StatusCode
@@ -111,11 +111,11 @@ func TestClientOnPage(t *testing.T) {
 	added := g.must("add", "clients", "growth-chart", url.Values{"secret": {"1"}, "title": {"{env.HOME}"}, "redirect_uris": {"https://a.example/cb\r\nhttps://b.example/cb"}, "scopes": {"openid\r\nuser/*.rs"}})
 	check("added", g.starts("growth-chart", "https://b.example/cb"), http.StatusFound)
 	check("its secret", knows(added), true)
-	if page := gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name=growth-chart", "")); !strings.Contains(page, "{env.HOME}") {
+	if page := gatewaytest.ReadBody(t, g.Get("/oauth2/admin?kind=clients&name=growth-chart", "")); !strings.Contains(page, "{env.HOME}") {
 		t.Errorf("a placeholder is replaced: %s", page)
 	}
 	renews := func(name string) bool {
-		return strings.Contains(gatewaytest.Read(t, g.Get("/oauth2/admin?kind=clients&name="+name, "")), `value="secret"`)
+		return strings.Contains(gatewaytest.ReadBody(t, g.Get("/oauth2/admin?kind=clients&name="+name, "")), `value="secret"`)
 	}
 	g.must("add", "clients", "public", url.Values{"redirect_uris": {"https://a.example/cb"}})
 	check("a new secret is offered", renews("growth-chart"), true)
@@ -144,21 +144,21 @@ func TestClientOnPage(t *testing.T) {
 
 func TestApprovalOnPage(t *testing.T) {
 	g := newAdminPage(t)
-	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "awaiting approval") || strings.Index(page, authorizetest.NewcomerID) > strings.Index(page, "demo-app") {
+	if page := gatewaytest.ReadBody(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "awaiting approval") || strings.Index(page, authorizetest.SelfRegisteredID) > strings.Index(page, "demo-app") {
 		t.Errorf("the app that waits is not first: %s", page)
 	}
-	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusForbidden {
+	if got := g.starts(authorizetest.SelfRegisteredID, authorizetest.Callback); got != http.StatusForbidden {
 		t.Errorf("before approval: %d", got)
 	}
-	g.must("approve", "clients", authorizetest.NewcomerID, nil)
-	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusFound {
+	g.must("approve", "clients", authorizetest.SelfRegisteredID, nil)
+	if got := g.starts(authorizetest.SelfRegisteredID, authorizetest.Callback); got != http.StatusFound {
 		t.Errorf("approved: %d", got)
 	}
-	if g.must("secret", "clients", authorizetest.NewcomerID, nil) == "" {
+	if g.must("secret", "clients", authorizetest.SelfRegisteredID, nil) == "" {
 		t.Error("no new secret")
 	}
-	g.must("remove", "clients", authorizetest.NewcomerID, nil)
-	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusBadRequest {
+	g.must("remove", "clients", authorizetest.SelfRegisteredID, nil)
+	if got := g.starts(authorizetest.SelfRegisteredID, authorizetest.Callback); got != http.StatusBadRequest {
 		t.Errorf("removed: %d", got)
 	}
 }
@@ -173,7 +173,7 @@ func TestPersonOnPage(t *testing.T) {
 	if len(first) != 20 || !signsIn(first) {
 		t.Fatalf("the first password: %q", first)
 	}
-	page := gatewaytest.Read(t, g.Get("/oauth2/admin?kind=users&name=wendy", ""))
+	page := gatewaytest.ReadBody(t, g.Get("/oauth2/admin?kind=users&name=wendy", ""))
 	if !strings.Contains(page, "ward nurses") || !strings.Contains(page, "Practitioner/wendy") || strings.Contains(page, "$2a$") {
 		t.Errorf("as added: %s", page)
 	}
@@ -246,14 +246,14 @@ func TestNamesOnPage(t *testing.T) {
 		return true
 	}
 	for _, kind := range []string{adminpage.Clients, adminpage.Users} {
-		for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
+		for _, bad := range []map[string]string{gatewaytest.InvalidNames, gatewaytest.ReservedNames} {
 			for name, text := range bad {
 				if adds(kind, text) {
 					t.Errorf("%s: %s is added", kind, name)
 				}
 			}
 		}
-		for name, text := range gatewaytest.GoodNames {
+		for name, text := range gatewaytest.ValidNames {
 			if !adds(kind, text) {
 				t.Errorf("%s: %s is not added", kind, name)
 			}

@@ -66,10 +66,10 @@ type Fields struct {
 
 // Change is a change to an entry by an administrator.
 type Change struct {
-	Kind   string // [Clients] or [Users]
-	Action string // add, edit, remove, approve, or secret for a new secret or password
-	Secret bool   // a new app gets a secret
-	Fields        // the name; for add and edit, all fields
+	Kind        string // [Clients] or [Users]
+	Action      string // add, edit, remove, approve, or secret for a new secret or password
+	WantsSecret bool   // a new app gets a secret
+	Fields             // the name; for add and edit, all fields
 }
 
 // digest identifies the version of an entry that the administrator saw, because a self-registered app can change its metadata.
@@ -93,66 +93,66 @@ func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	}
 	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
-		shown, err := entryOf(kind, e)
+		entry, err := convertEntry(kind, e)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, shown)
+		list = append(list, entry)
 	}
 	return list, nil
 }
 
-// entryOf converts an entry for the page. It fails for entries that a later version of the software wrote.
-func entryOf(kind string, e fhirapp.Entry) (shown Entry, err error) {
-	shown = Entry{From: e.From, Since: e.Since, PendingApproval: e.PendingApproval, Secret: e.Has, Problem: e.Problem}
+// convertEntry converts an entry for the page. It fails for entries that a later version of the software wrote.
+func convertEntry(kind string, e fhirapp.Entry) (entry Entry, err error) {
+	entry = Entry{From: e.Origin, Since: e.AddedAt, PendingApproval: e.PendingApproval, Secret: e.HasSecret, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
 	if err != nil {
-		return shown, err
+		return entry, err
 	}
 	var c fhirapp.Client
 	var u fhirapp.User
 	if kind == Clients {
 		err = json.Unmarshal(config, &c)
-		shown.Fields = Fields{Title: c.Name, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes, LaunchURI: c.LaunchURI}
+		entry.Fields = Fields{Title: c.Name, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes, LaunchURI: c.LaunchURI}
 	} else {
 		err = json.Unmarshal(config, &u)
-		shown.Fields = Fields{Title: u.DisplayName, Groups: u.Groups, FHIRUser: u.FHIRUser, Email: u.Email, Disabled: u.Disabled}
+		entry.Fields = Fields{Title: u.DisplayName, Groups: u.Groups, FHIRUser: u.FHIRUser, Email: u.Email, Disabled: u.Disabled}
 	}
-	if shown.Name = e.Name; err != nil {
-		shown.Problem = cmp.Or(shown.Problem, err.Error())
+	if entry.Name = e.Name; err != nil {
+		entry.Problem = cmp.Or(entry.Problem, err.Error())
 	}
-	return shown, nil
+	return entry, nil
 }
 
 // Change makes a change.
 func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
-	isPerson := c.Kind == Users
+	isUser := c.Kind == Users
 	var changed fhirapp.Entry
 	var err error
 	switch {
 	case c.Action == "add":
-		changed, err = s.addFields(ctx, c)
+		changed, err = s.addEntry(ctx, c)
 	case c.Action == "edit":
 		changed, err = s.Edit(ctx, c.Kind, c.Name, func(config json.RawMessage) ([]byte, error) {
-			return json.Marshal(fieldsOf(c.Kind, c.Fields, config))
+			return json.Marshal(mergePatch(c.Kind, c.Fields, config))
 		})
 	case c.Action == "remove":
 		changed, err = s.Remove(ctx, c.Kind, c.Name)
-	case c.Action == "approve" && !isPerson:
+	case c.Action == "approve" && !isUser:
 		changed, err = s.Approve(ctx, c.Name)
-	case c.Action == "secret" && !isPerson:
+	case c.Action == "secret" && !isUser:
 		changed, err = s.RotateSecret(ctx, c.Name)
 	case c.Action == "secret":
 		changed, err = s.renewPassword(ctx, c.Name)
 	default:
 		err = &oauth2.Error{Code: "invalid_request", Description: "there is no such change", Status: http.StatusBadRequest}
 	}
-	return changed.Secret, pageError(err)
+	return changed.Secret, convertError(err)
 }
 
-// addFields adds an entry of the page. A user gets a random password.
-func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, error) {
-	fields, password := fieldsOf(c.Kind, c.Fields, nil), ""
+// addEntry adds an entry of the page. A user gets a random password.
+func (s managedStore) addEntry(ctx context.Context, c Change) (fhirapp.Entry, error) {
+	fields, password := mergePatch(c.Kind, c.Fields, nil), ""
 	if c.Kind == Users {
 		var err error
 		if password, fields["password_hash"], err = newPassword(); err != nil {
@@ -171,7 +171,7 @@ func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, e
 	if err != nil {
 		return fhirapp.Entry{}, err
 	}
-	added, err := s.Add(ctx, c.Kind, config, c.Secret)
+	added, err := s.Add(ctx, c.Kind, config, c.WantsSecret)
 	added.Secret = cmp.Or(added.Secret, password)
 	return added, err
 }
@@ -194,14 +194,14 @@ func newPassword() (password, hash string, err error) {
 	return password, string(hashed), err
 }
 
-// fieldsOf returns the fields of an entry as a JSON merge patch of its previous configuration. A changed e-mail address
+// mergePatch returns the fields of an entry as a JSON merge patch of its previous configuration. A changed e-mail address
 // becomes unverified.
-func fieldsOf(kind string, f Fields, was json.RawMessage) map[string]any {
+func mergePatch(kind string, f Fields, was json.RawMessage) map[string]any {
 	if kind == Clients {
-		return map[string]any{"name": text(f.Title), "redirect_uris": list(f.RedirectURIs), "scopes": list(f.Scopes), "launch_uri": text(f.LaunchURI)}
+		return map[string]any{"name": nullIfBlank(f.Title), "redirect_uris": nullIfEmpty(f.RedirectURIs), "scopes": nullIfEmpty(f.Scopes), "launch_uri": nullIfBlank(f.LaunchURI)}
 	}
 	fields := map[string]any{
-		"display_name": text(f.Title), "groups": list(f.Groups), "fhir_user": text(f.FHIRUser), "email": text(f.Email), "disabled": nil,
+		"display_name": nullIfBlank(f.Title), "groups": nullIfEmpty(f.Groups), "fhir_user": nullIfBlank(f.FHIRUser), "email": nullIfBlank(f.Email), "disabled": nil,
 	}
 	if f.Disabled {
 		fields["disabled"] = true
@@ -213,25 +213,25 @@ func fieldsOf(kind string, f Fields, was json.RawMessage) map[string]any {
 	return fields
 }
 
-func text(s string) any {
+func nullIfBlank(s string) any {
 	if s == "" {
 		return nil
 	}
 	return s
 }
 
-func list(words []string) any {
+func nullIfEmpty(words []string) any {
 	if len(words) == 0 {
 		return nil
 	}
 	return words
 }
 
-// pageError converts a refusal by the admin API to an error with the same text for the administrator.
-func pageError(err error) error {
-	var refused caddy.APIError
-	if errors.As(err, &refused) && refused.HTTPStatus != http.StatusInternalServerError {
-		return &oauth2.Error{Code: "invalid_request", Description: refused.Err.Error(), Status: refused.HTTPStatus}
+// convertError converts a refusal by the admin API to an error with the same text for the administrator.
+func convertError(err error) error {
+	var apiErr caddy.APIError
+	if errors.As(err, &apiErr) && apiErr.HTTPStatus != http.StatusInternalServerError {
+		return &oauth2.Error{Code: "invalid_request", Description: apiErr.Err.Error(), Status: apiErr.HTTPStatus}
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	was := json.RawMessage(`{"email":"alice@example.org","email_verified":true}`)
 	for address, want := range map[string]bool{"alice@example.org": false, "mallory@example.org": true, "": true} {
-		fields := fieldsOf(Users, Fields{Email: address}, was)
+		fields := mergePatch(Users, Fields{Email: address}, was)
 		if value, removed := fields["email_verified"]; removed != want || value != nil {
 			t.Errorf("%q: email_verified %v, changed: %v", address, value, removed)
 		}
@@ -43,11 +43,11 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	refused := caddy.APIError{HTTPStatus: http.StatusInsufficientStorage, Err: store.ErrFull}
-	if shown, ok := errors.AsType[*oauth2.Error](pageError(refused)); !ok || !strings.Contains(shown.Description, store.ErrFull.Error()) || shown.Status != refused.HTTPStatus {
+	if shown, ok := errors.AsType[*oauth2.Error](convertError(refused)); !ok || !strings.Contains(shown.Description, store.ErrFull.Error()) || shown.Status != refused.HTTPStatus {
 		t.Errorf("%+v", shown)
 	}
 	for _, failed := range []error{store.ErrUnavailable, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: errors.New("x")}} {
-		if shown, ok := errors.AsType[*oauth2.Error](pageError(failed)); ok {
+		if shown, ok := errors.AsType[*oauth2.Error](convertError(failed)); ok {
 			t.Errorf("%v: %+v", failed, shown)
 		}
 	}

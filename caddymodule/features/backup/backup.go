@@ -22,44 +22,44 @@ import (
 // backup is the response to GET /fhir/backup: a tar archive of the state needed to restore a gateway, with paths below
 // the folder of Caddy's storage. The store is first: the keys written after it can decrypt all its content.
 type backup struct {
-	ctx     context.Context
-	file    backedUp          // nil: the durable store is not a file
-	storage certmagic.Storage // storage of keys and clients; nil: they are in the durable store
-	issuer  string
+	ctx       context.Context
+	fileStore fileBackuper      // nil: the durable store is not a file
+	storage   certmagic.Storage // storage of keys and clients; nil: they are in the durable store
+	issuer    string
 }
 
-// backedUp is a store in a file.
-type backedUp interface {
+// fileBackuper is a store in a file.
+type fileBackuper interface {
 	// Backup writes a consistent snapshot.
-	Backup(begin func(size int64, copyTo func(io.Writer) error) error) error
+	Backup(writeHeader func(size int64, copyTo func(io.Writer) error) error) error
 }
 
-var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/operate/replicas.md)")
+var errSharedStore = errors.New("all state is in a store that several gateways share: make its backup there (docs/operate/replicas.md)")
 
 func init() {
 	fhirapp.RegisterAdminRoutes(func(a *fhirapp.AdminAPI) []caddy.AdminRoute {
 		return []caddy.AdminRoute{{Pattern: "/fhir/backup", Handler: fhirapp.AdminMethods{
-			http.MethodGet: func(r *http.Request) (any, error) { return newBackup(r, a.Running()) },
+			http.MethodGet: func(r *http.Request) (any, error) { return newBackup(r, a.RunningContext()) },
 		}}}
 	})
 }
 
 // newBackup returns the backup of the running app.
 func newBackup(r *http.Request, running caddy.Context) (any, error) {
-	app, err := fhirbase.FindAny[*fhirapp.App](running)
+	app, err := fhirbase.FindAppOrNil[*fhirapp.App](running)
 	switch {
 	case err != nil:
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	case app == nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fhirbase.ErrNone}
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fhirbase.ErrNoApp}
 	}
 	b := backup{ctx: r.Context(), issuer: app.Issuer}
-	b.file, _ = app.Stores().Durable.(backedUp)
+	b.fileStore, _ = app.Stores().Durable.(fileBackuper)
 	if len(app.StoreKeys) == 0 {
 		b.storage = running.Storage()
 	}
-	if b.file == nil && b.storage == nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errNothingToBackUp}
+	if b.fileStore == nil && b.storage == nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errSharedStore}
 	}
 	return b, nil
 }
@@ -67,15 +67,15 @@ func newBackup(r *http.Request, running caddy.Context) (any, error) {
 // ServeHTTP writes the archive. After an error, it aborts the connection, so that a truncated archive cannot be taken for a complete one.
 func (b backup) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-tar")
-	if err := b.write(tar.NewWriter(w)); err != nil {
+	if err := b.writeArchive(tar.NewWriter(w)); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-func (b backup) write(to *tar.Writer) error {
-	if b.file != nil {
-		if err := b.file.Backup(func(size int64, copyTo func(io.Writer) error) error {
-			if err := b.begin(to, "fhir/"+fhirbase.StorageName(b.issuer)+".db", size); err != nil {
+func (b backup) writeArchive(to *tar.Writer) error {
+	if b.fileStore != nil {
+		if err := b.fileStore.Backup(func(size int64, copyTo func(io.Writer) error) error {
+			if err := b.writeHeader(to, "fhir/"+fhirbase.StorageName(b.issuer)+".db", size); err != nil {
 				return err
 			}
 			return copyTo(to)
@@ -83,24 +83,24 @@ func (b backup) write(to *tar.Writer) error {
 			return err
 		}
 	}
-	names, err := b.names()
+	names, err := b.storageKeys()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := b.add(to, name); err != nil {
+		if err := b.addStorageValue(to, name); err != nil {
 			return err
 		}
 	}
 	return to.Close()
 }
 
-// names returns the names of keys and registered clients in Caddy's storage.
-func (b backup) names() ([]string, error) {
+// storageKeys returns the names of keys and registered clients in Caddy's storage.
+func (b backup) storageKeys() ([]string, error) {
 	if b.storage == nil {
 		return nil, nil
 	}
-	names := keyring.Names(fhirapp.KeysName(b.issuer))
+	names := keyring.StorageNames(fhirapp.KeysStorageName(b.issuer))
 	clients, err := b.storage.List(b.ctx, "fhir/clients/"+fhirbase.StorageName(b.issuer), true)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing registered clients: %w", err)
@@ -108,8 +108,8 @@ func (b backup) names() ([]string, error) {
 	return append(names, clients...), nil
 }
 
-// add adds a value of Caddy's storage if it exists.
-func (b backup) add(to *tar.Writer, name string) error {
+// addStorageValue adds a value of Caddy's storage if it exists.
+func (b backup) addStorageValue(to *tar.Writer, name string) error {
 	value, err := b.storage.Load(b.ctx, name)
 	info, statErr := b.storage.Stat(b.ctx, name)
 	switch {
@@ -118,13 +118,13 @@ func (b backup) add(to *tar.Writer, name string) error {
 	case err != nil:
 		return err
 	}
-	if err := b.begin(to, strings.TrimPrefix(name, "/"), int64(len(value))); err != nil {
+	if err := b.writeHeader(to, strings.TrimPrefix(name, "/"), int64(len(value))); err != nil {
 		return err
 	}
 	_, err = to.Write(value)
 	return err
 }
 
-func (backup) begin(to *tar.Writer, name string, size int64) error {
+func (backup) writeHeader(to *tar.Writer, name string, size int64) error {
 	return to.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, ModTime: time.Now(), Format: tar.FormatPAX})
 }

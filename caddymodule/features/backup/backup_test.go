@@ -63,17 +63,17 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 // Caddy's storage, second factors and revocations.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
-	folder := gatewaytest.Folder(t)
+	folder := gatewaytest.StorageFolder(t)
 	at := func(folder string) *gatewaytest.Gateway {
-		return gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+		return gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder)
 	}
 	before := at(folder)
 	offline := gatewaytest.DemoRequest()
 	offline.Set("scope", "openid offline_access")
-	kept := exchange(t, before, gatewaytest.CodeForm(before.CodeOf(offline)))
+	kept := exchange(t, before, gatewaytest.CodeForm(before.CodeFor(offline)))
 	revoked := exchange(t, before, gatewaytest.CodeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
 	before.Post("/oauth2/revoke", map[string][]string{"client_id": {"demo-app"}, "token": {revoked["refresh_token"].(string)}})
-	app, err := fhirbase.Find[*fhirapp.App](before.Context)
+	app, err := fhirbase.FindApp[*fhirapp.App](before.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestBackupIsRestored(t *testing.T) {
 	if r := after.Post("/oauth2/token", refreshForm(revoked["refresh_token"])); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a revoked refresh token: %d", r.StatusCode)
 	}
-	app, err = fhirbase.Find[*fhirapp.App](after.Context)
+	app, err = fhirbase.FindApp[*fhirapp.App](after.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.Re
 	t.Helper()
 	mux := http.NewServeMux()
 	var err error
-	for _, route := range (&fhirapp.AdminAPI{Running: func() caddy.Context { return ctx }}).Routes() {
+	for _, route := range (&fhirapp.AdminAPI{RunningContext: func() caddy.Context { return ctx }}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
 	}
 	w := httptest.NewRecorder()
@@ -173,7 +173,7 @@ func codeAt(t *testing.T, r *http.Response) string {
 // A store of several gateways is not backed up, and a failed backup cannot be taken for a complete one.
 func TestBackupRefused(t *testing.T) {
 	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tstore memory")
-	app, err := fhirbase.Find[*fhirapp.App](shared.Context)
+	app, err := fhirbase.FindApp[*fhirapp.App](shared.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,8 @@ func TestBackupRefused(t *testing.T) {
 	if _, err := admin(t, shared.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "make its backup there") {
 		t.Errorf("of a shared store: %v", err)
 	}
-	folder := gatewaytest.Folder(t)
-	alone := gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder)
+	folder := gatewaytest.StorageFolder(t)
+	alone := gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder)
 	alone.Token()
 	if err := os.Truncate(filepath.Join(folder, "fhir", "localhost-8443.db"), 4096); err != nil {
 		t.Fatal(err)

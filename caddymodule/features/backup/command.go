@@ -95,11 +95,11 @@ func copyStore(flags caddycmd.Flags) (int, error) {
 
 // storeCopier copies the durable store of a configuration to that of another.
 type storeCopier struct {
-	out      io.Writer
-	opener   fhirapp.StoreOpener
-	merge    bool
-	force    bool
-	reported time.Time
+	out        io.Writer
+	opener     fhirapp.StoreOpener
+	merge      bool
+	force      bool
+	lastReport time.Time
 }
 
 func (c *storeCopier) run(ctx context.Context, from, to string) error {
@@ -116,68 +116,68 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	defer target.Close()
-	if err := c.say("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
+	if err := c.printf("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
 		return err
 	}
-	c.reported = time.Now()
+	c.lastReport = time.Now()
 	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{
-		Source: source.Identity, Merge: c.merge, Force: c.force, Batch: target.Batch, Progress: c.progress,
+		Source: source.Identity, Merge: c.merge, Force: c.force, Batch: target.Batch, Progress: c.reportProgress,
 	})
 	if err != nil {
-		return c.explain(err)
+		return c.addRemedy(err)
 	}
-	err = c.say("Read %d entries: copied %d, kept %d that the target has otherwise, removed %d of an interrupted copy; compared all %d.\n",
-		counts.Read, counts.Copied, counts.Kept, counts.Removed, counts.Proved)
-	return errors.Join(err, c.say("%s\n", keysAt(source.Keys, target.Keys)))
+	err = c.printf("Read %d entries: copied %d, kept %d that the target has otherwise, removed %d of an interrupted copy; compared all %d.\n",
+		counts.Read, counts.Copied, counts.Conflicts, counts.Removed, counts.Compared)
+	return errors.Join(err, c.printf("%s\n", describeKeys(source.Keys, target.Keys)))
 }
 
-func (c *storeCopier) say(format string, about ...any) error {
-	_, err := fmt.Fprintf(c.out, format, about...)
+func (c *storeCopier) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(c.out, format, args...)
 	return err
 }
 
-// reportEvery is the interval between progress reports.
-const reportEvery = 2 * time.Second
+// reportInterval is the interval between progress reports.
+const reportInterval = 2 * time.Second
 
-func (c *storeCopier) progress(n storecopy.Counts) {
-	if time.Since(c.reported) < reportEvery {
+func (c *storeCopier) reportProgress(n storecopy.Counts) {
+	if time.Since(c.lastReport) < reportInterval {
 		return
 	}
-	c.reported = time.Now()
-	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // ignore errors: the final report repeats the numbers
+	c.lastReport = time.Now()
+	_ = c.printf("%d entries copied, %d compared …\n", n.Copied, n.Compared) // ignore errors: the final report repeats the numbers
 }
 
-// explain adds a remedy to an error.
-func (*storeCopier) explain(err error) error {
-	advice := "run the same command again to complete the copy"
+// addRemedy adds a remedy to an error.
+func (*storeCopier) addRemedy(err error) error {
+	remedy := "run the same command again to complete the copy"
 	switch {
-	case errors.Is(err, storecopy.ErrSame):
+	case errors.Is(err, storecopy.ErrSameStore):
 		return err
 	case errors.Is(err, copyguard.ErrRunning):
-		advice = "stop all gateways, or copy all the same with --force"
+		remedy = "stop all gateways, or copy all the same with --force"
 	case errors.Is(err, storecopy.ErrNotEmpty):
-		advice = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
-	case errors.Is(err, storecopy.ErrOther):
-		advice = "complete that one, or empty the target"
-	case errors.Is(err, storecopy.ErrChanged):
-		advice = "stop all gateways; if one wrote to the target, empty that first, as completing the copy replaces what it has; then run the same command again"
+		remedy = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
+	case errors.Is(err, storecopy.ErrOtherSource):
+		remedy = "complete that one, or empty the target"
+	case errors.Is(err, storecopy.ErrConcurrentChange):
+		remedy = "stop all gateways; if one wrote to the target, empty that first, as completing the copy replaces what it has; then run the same command again"
 	case errors.Is(err, store.ErrFull):
-		advice = "raise max_entries of the target, or give it more memory, and run the same command again"
+		remedy = "raise max_entries of the target, or give it more memory, and run the same command again"
 	}
-	return fmt.Errorf("%w; %s", err, advice)
+	return fmt.Errorf("%w; %s", err, remedy)
 }
 
-// keysAt describes the location of signing keys and registered clients after a copy.
-func keysAt(from, to fhirapp.KeysLocation) string {
-	same := from.Storage == to.Storage
+// describeKeys describes the location of signing keys and registered clients after a copy.
+func describeKeys(from, to fhirapp.KeysLocation) string {
+	sameStorage := from.Storage == to.Storage
 	switch {
 	case from.InStore && to.InStore:
 		return "Signing keys and registered clients were copied too. The keys are sealed: keep store_key as it is."
 	case from.InStore:
 		return "Signing keys and registered clients are in the store, sealed, but --to has no store_key: without it all tokens end, and clients register again."
-	case to.InStore && same:
+	case to.InStore && sameStorage:
 		return "Signing keys and registered clients are still in Caddy's storage. The first gateway that starts with store_key copies them to the store."
-	case same:
+	case sameStorage:
 		return "Signing keys and registered clients stay in Caddy's storage, which both configurations share."
 	}
 	return "Signing keys and registered clients are in Caddy's storage, which is another one in --to: copy them with caddy storage export and import, or all tokens end."

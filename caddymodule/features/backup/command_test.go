@@ -55,10 +55,10 @@ func (s *sharedStore) Provision(caddy.Context) error {
 		return errors.New("no such server")
 	}
 	gateway := server.(*storetest.Gateway)
-	return s.Use("test_shared", s.Server, func(*slog.Logger) (*stores.Remote, error) {
+	return s.Open("test_shared", s.Server, func(*slog.Logger) (*stores.Remote, error) {
 		return &stores.Remote{
-			Shared: gateway, Check: func(context.Context) error { return nil }, Close: func() error { return nil },
-			Connections: func() (open, used int) { return 3, 1 },
+			SharedStore: gateway, Check: func(context.Context) error { return nil }, Close: func() error { return nil },
+			CountConnections: func() (open, used int) { return 3, 1 },
 		}, nil
 	})
 }
@@ -74,7 +74,7 @@ type storeSite struct {
 
 func newStoreSite(t *testing.T) *storeSite {
 	t.Helper()
-	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), elsewhere: storetest.NewShared(stores.SubscribedKinds()...).Gateway()}
+	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), elsewhere: storetest.NewSharedMemory(stores.SubscribedKinds()...).Gateway()}
 	servers.Store(t.Name(), s.elsewhere)
 	s.file = s.fileConfiguration("")
 	s.shared = s.configuration("store test_shared {\n\t\t\tserver " + t.Name() + "\n\t\t}")
@@ -160,7 +160,7 @@ func TestStoreCopyRefused(t *testing.T) {
 		"no source":                {"", s.shared, "--from"},
 		"no such configuration":    {"/nowhere/Caddyfile", s.shared, "/nowhere"},
 		"without the app":          {gatewaytest.WriteFile(t, "Caddyfile", "localhost\n"), s.shared, "fhir"},
-		"the same store":           {s.shared, asJSON, storecopy.ErrSame.Error()},
+		"the same store":           {s.shared, asJSON, storecopy.ErrSameStore.Error()},
 	} {
 		if err := s.copy(tt.from, tt.to, false); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
@@ -223,7 +223,7 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 		{place(false, "a"), place(false, "b"), "another one"},
 		{place(false, "a"), place(true, "b"), "another one"},
 	} {
-		if got := keysAt(tt.from, tt.to); !strings.Contains(got, tt.want) {
+		if got := describeKeys(tt.from, tt.to); !strings.Contains(got, tt.want) {
 			t.Errorf("%+v to %+v: %s", tt.from, tt.to, got)
 		}
 	}

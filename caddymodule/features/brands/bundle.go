@@ -21,7 +21,7 @@ const MaxSize = 16 << 20
 // Bundle is a valid User Access Brands Bundle.
 type Bundle struct {
 	content   []byte
-	tag       string // ETag
+	etag      string // ETag
 	timestamp time.Time
 	primary   *smart.Identifier
 }
@@ -30,51 +30,51 @@ type Bundle struct {
 // identifier.
 func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 
-// Read parses and validates a Bundle. Its errors contain the path of each problem. The
+// Parse parses and validates a Bundle. Its errors contain the path of each problem. The
 // primary brand is the brand with the identifier primary or, if primary is nil, the
 // brand with the Endpoint fhirBase.
-func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
+func Parse(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
 		return nil, fmt.Errorf("a Bundle of %d bytes is too large: at most %d", len(content), MaxSize)
 	}
-	root, found, err := parse(content)
+	root, issues, err := decode(content)
 	if err != nil {
 		return nil, err
 	}
-	resources := checkBundle(root)
-	if err := found.err(); err != nil {
+	resources := validateBundle(root)
+	if err := issues.err(); err != nil {
 		return nil, err
 	}
-	chosen, err := choosePrimary(resources, fhirBase, primary)
-	return &Bundle{content: content, tag: tagOf(content), timestamp: root.member("timestamp").instant(), primary: chosen}, err
+	selected, err := choosePrimary(resources, fhirBase, primary)
+	return &Bundle{content: content, etag: newETag(content), timestamp: root.member("timestamp").requiredInstant(), primary: selected}, err
 }
 
-// parse rejects ambiguous JSON, such as duplicate names.
-func parse(content []byte) (element, *problems, error) {
-	found := new(problems)
-	root := element{path: "Bundle", found: found}
+// decode rejects ambiguous JSON, such as duplicate names.
+func decode(content []byte) (element, *problems, error) {
+	issues := new(problems)
+	root := element{path: "Bundle", problems: issues}
 	if err := rawjson.Check(content); err != nil {
-		return root, found, err
+		return root, issues, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 	if err := decoder.Decode(&root.value); err != nil {
-		return root, found, err
+		return root, issues, err
 	}
 	if _, ok := root.value.(map[string]any); !ok {
-		return root, found, errors.New("a Bundle is a JSON object")
+		return root, issues, errors.New("a Bundle is a JSON object")
 	}
-	return root, found, nil
+	return root, issues, nil
 }
 
-// checkBundle checks the User Access Brands Bundle profile, and returns the resources.
-func checkBundle(root element) members {
-	root.walk()
-	root.member("resourceType").oneOf("Bundle")
-	root.member("type").oneOf("collection")
-	root.member("timestamp").instant()
+// validateBundle checks the User Access Brands Bundle profile, and returns the resources.
+func validateBundle(root element) resourceIndex {
+	root.checkStructure()
+	root.member("resourceType").checkCode("Bundle")
+	root.member("type").checkCode("collection")
+	root.member("timestamp").requiredInstant()
 	if meta := root.member("meta"); meta.exists() {
-		meta.member("lastUpdated").instant()
+		meta.member("lastUpdated").requiredInstant()
 	}
 	if total := root.member("total"); total.exists() {
 		total.fail("is not for a collection (bdl-1)")
@@ -82,12 +82,12 @@ func checkBundle(root element) members {
 	return checkEntries(root)
 }
 
-func checkEntries(root element) members {
-	resources := members{}
-	for _, entry := range root.each("entry") {
+func checkEntries(root element) resourceIndex {
+	resources := resourceIndex{}
+	for _, entry := range root.items("entry") {
 		resources.addEntry(entry)
 	}
-	brands := resources.all("Organization")
+	brands := resources.ofType("Organization")
 	if len(brands) == 0 {
 		root.member("entry").fail("holds no brand, which is an Organization")
 	}
@@ -95,7 +95,7 @@ func checkEntries(root element) members {
 		checkMeta(brand)
 		checkBrand(brand, resources)
 	}
-	for _, endpoint := range resources.all("Endpoint") {
+	for _, endpoint := range resources.ofType("Endpoint") {
 		checkMeta(endpoint)
 		checkEndpoint(endpoint, resources)
 	}
@@ -103,41 +103,41 @@ func checkEntries(root element) members {
 }
 
 func checkMeta(resource element) {
-	if updated := resource.member("meta").member("lastUpdated"); updated.exists() {
-		updated.instant()
+	if lastUpdated := resource.member("meta").member("lastUpdated"); lastUpdated.exists() {
+		lastUpdated.requiredInstant()
 	}
 }
 
 // choosePrimary returns the identifier for the SMART configuration. Exactly one brand must
 // have it.
-func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier) (*smart.Identifier, error) {
-	if wanted == nil {
-		brand, err := brandOf(resources, fhirBase)
+func choosePrimary(resources resourceIndex, fhirBase string, identifier *smart.Identifier) (*smart.Identifier, error) {
+	if identifier == nil {
+		brand, err := findBrand(resources, fhirBase)
 		if err != nil {
 			return nil, err
 		}
-		if wanted = firstIdentifier(brand); wanted == nil {
-			if len(resources.all("Organization")) > 1 {
+		if identifier = preferredIdentifier(brand); identifier == nil {
+			if len(resources.ofType("Organization")) > 1 {
 				return nil, fmt.Errorf("%s.identifier: is missing; where there are several brands, that of this server must have one", brand.path)
 			}
 			return nil, nil
 		}
 	}
-	if n := countIdentifier(resources, *wanted); n != 1 {
-		return nil, fmt.Errorf("%d identifiers of Organizations are %s; the primary brand's must be there once", n, wanted)
+	if n := countIdentifier(resources, *identifier); n != 1 {
+		return nil, fmt.Errorf("%d identifiers of Organizations are %s; the primary brand's must be there once", n, identifier)
 	}
-	return wanted, nil
+	return identifier, nil
 }
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
 
-// brandOf returns the brand with the FHIR API as its Endpoint. If several brands match, it is
+// findBrand returns the brand with the FHIR API as its Endpoint. If several brands match, it is
 // the only brand without partOf.
-func brandOf(resources members, fhirBase string) (element, error) {
+func findBrand(resources resourceIndex, fhirBase string) (element, error) {
 	var all, top []element
-	for _, brand := range resources.all("Organization") {
-		for _, endpoint := range resources.all("Endpoint") {
-			if sameBase(endpoint.member("address").text(), fhirBase) && refers(brand, endpoint, resources) {
+	for _, brand := range resources.ofType("Organization") {
+		for _, endpoint := range resources.ofType("Endpoint") {
+			if isSameBase(endpoint.member("address").text(), fhirBase) && hasEndpoint(brand, endpoint, resources) {
 				all = append(all, brand)
 				if !brand.member("partOf").exists() {
 					top = append(top, brand)
@@ -156,11 +156,11 @@ func brandOf(resources members, fhirBase string) (element, error) {
 	return element{}, errAmbiguous
 }
 
-func sameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+func isSameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 // identifiers returns the identifiers of a brand that have a value.
 func identifiers(brand element) (list []smart.Identifier) {
-	for _, identifier := range brand.each("identifier") {
+	for _, identifier := range brand.items("identifier") {
 		if value := identifier.member("value").text(); value != "" {
 			list = append(list, smart.Identifier{System: identifier.member("system").text(), Value: value})
 		}
@@ -168,8 +168,8 @@ func identifiers(brand element) (list []smart.Identifier) {
 	return list
 }
 
-// firstIdentifier prefers a URL, as SMART recommends.
-func firstIdentifier(brand element) *smart.Identifier {
+// preferredIdentifier prefers a URL, as SMART recommends.
+func preferredIdentifier(brand element) *smart.Identifier {
 	list := identifiers(brand)
 	for i := range list {
 		if list[i].System == URISystem {
@@ -182,10 +182,10 @@ func firstIdentifier(brand element) *smart.Identifier {
 	return &list[0]
 }
 
-func countIdentifier(resources members, wanted smart.Identifier) (n int) {
-	for _, brand := range resources.all("Organization") {
+func countIdentifier(resources resourceIndex, target smart.Identifier) (n int) {
+	for _, brand := range resources.ofType("Organization") {
 		for _, identifier := range identifiers(brand) {
-			if identifier == wanted {
+			if identifier == target {
 				n++
 			}
 		}
@@ -194,16 +194,16 @@ func countIdentifier(resources members, wanted smart.Identifier) (n int) {
 }
 
 // checkBrand checks the User Access Brand profile.
-func checkBrand(brand element, bundle members) {
-	brand.member("name").required()
-	for _, alias := range brand.each("alias") {
+func checkBrand(brand element, bundle resourceIndex) {
+	brand.member("name").requiredText()
+	for _, alias := range brand.items("alias") {
 		alias.text()
 	}
 	checkWebsite(brand)
-	for _, identifier := range brand.each("identifier") {
+	for _, identifier := range brand.items("identifier") {
 		checkIdentifier(identifier)
 	}
-	for _, address := range brand.each("address") {
+	for _, address := range brand.items("address") {
 		checkAddress(address)
 	}
 	checkCategories(brand)
@@ -214,15 +214,15 @@ func checkBrand(brand element, bundle members) {
 
 // checkWebsite checks the telecom: one website, or the reason for its absence.
 func checkWebsite(brand element) {
-	list := brand.each("telecom")
+	list := brand.items("telecom")
 	if len(list) != 1 {
 		brand.member("telecom").fail("must hold one website, but holds %d", len(list))
 		return
 	}
 	website := list[0]
-	website.member("system").oneOf("url")
+	website.member("system").checkCode("url")
 	if !website.isAbsent("value") {
-		website.member("value").webAddress("https", "http")
+		website.member("value").checkURL("https", "http")
 	}
 	checkUse(website, "org-3")
 }
@@ -236,8 +236,8 @@ func checkUse(e element, invariant string) {
 
 func checkIdentifier(identifier element) {
 	system, value := identifier.member("system"), identifier.member("value")
-	value.required()
-	if system.exists() && system.text() == URISystem && value.exists() && !isWebAddress(value.text(), "https", "http") {
+	value.requiredText()
+	if system.exists() && system.text() == URISystem && value.exists() && !isWebURL(value.text(), "https", "http") {
 		value.fail("%.100q must be a URL, as the system says", value.text())
 	}
 }
@@ -266,17 +266,17 @@ func checkAddress(address element) {
 // checkCategories checks that codings have a code and a system. Types from other value sets
 // are allowed.
 func checkCategories(brand element) {
-	for _, category := range brand.each("type") {
-		for _, coding := range category.each("coding") {
-			coding.member("system").required()
-			coding.member("code").required()
+	for _, category := range brand.items("type") {
+		for _, coding := range category.items("coding") {
+			coding.member("system").requiredText()
+			coding.member("code").requiredText()
 		}
 	}
 }
 
 // checkEndpoints returns the references of Organization.endpoint.
-func checkEndpoints(brand element, bundle members) (references []string) {
-	for _, endpoint := range brand.each("endpoint") {
+func checkEndpoints(brand element, bundle resourceIndex) (references []string) {
+	for _, endpoint := range brand.items("endpoint") {
 		bundle.resolve(endpoint, "Endpoint")
 		references = append(references, endpoint.member("reference").text())
 	}
@@ -285,7 +285,7 @@ func checkEndpoints(brand element, bundle members) (references []string) {
 
 // checkParent checks the depth of the hierarchy: a brand has its own portal, or is part of
 // the brand with the portal.
-func checkParent(brand element, bundle members) {
+func checkParent(brand element, bundle resourceIndex) {
 	partOf := brand.member("partOf")
 	if !partOf.exists() {
 		return
@@ -295,9 +295,9 @@ func checkParent(brand element, bundle members) {
 	}
 }
 
-// refers reports whether a brand's Organization.endpoint contains an Endpoint.
-func refers(brand, endpoint element, bundle members) bool {
-	return slices.ContainsFunc(brand.each("endpoint"), func(reference element) bool {
+// hasEndpoint reports whether a brand's Organization.endpoint contains an Endpoint.
+func hasEndpoint(brand, endpoint element, bundle resourceIndex) bool {
+	return slices.ContainsFunc(brand.items("endpoint"), func(reference element) bool {
 		text, _ := reference.member("reference").value.(string)
 		return bundle[text].path == endpoint.path
 	})
@@ -309,57 +309,57 @@ const (
 	portalExtension = "http://hl7.org/fhir/StructureDefinition/organization-portal"
 )
 
-// part is a nested extension.
-type part struct {
-	value  string // name of the value element
-	repeat bool
-	check  func(element)
+// nestedExtension is a nested extension.
+type nestedExtension struct {
+	valueElement string // name of the value element
+	repeatable   bool
+	check        func(element)
 }
 
-func webPage(e element) { e.webAddress("https", "http") }
+func checkWebURL(e element) { e.checkURL("https", "http") }
 
-func words(e element) { e.required() }
+func checkText(e element) { e.requiredText() }
 
-var brandParts = map[string]part{
-	"brandLogo":        {"valueUrl", true, element.image},
-	"brandLogoLicense": {"valueUrl", true, webPage},
-	"brandBundle":      {"valueUrl", true, webPage},
+var brandExtensions = map[string]nestedExtension{
+	"brandLogo":        {"valueUrl", true, element.checkLogo},
+	"brandLogoLicense": {"valueUrl", true, checkWebURL},
+	"brandBundle":      {"valueUrl", true, checkWebURL},
 }
 
-var portalParts = map[string]part{
-	"portalName":        {"valueString", false, words},
-	"portalDescription": {"valueMarkdown", false, words},
-	"portalUrl":         {"valueUrl", false, webPage},
-	"portalLogo":        {"valueUrl", true, element.image},
-	"portalLogoLicense": {"valueUrl", true, webPage},
+var portalExtensions = map[string]nestedExtension{
+	"portalName":        {"valueString", false, checkText},
+	"portalDescription": {"valueMarkdown", false, checkText},
+	"portalUrl":         {"valueUrl", false, checkWebURL},
+	"portalLogo":        {"valueUrl", true, element.checkLogo},
+	"portalLogoLicense": {"valueUrl", true, checkWebURL},
 	"portalEndpoint":    {"valueReference", true, func(element) {}},
 }
 
 // checkExtensions checks brand and portal extensions. Other extensions are allowed.
 func checkExtensions(brand element, endpoints []string) {
-	for _, extension := range brand.each("extension") {
-		switch extension.member("url").required() {
+	for _, extension := range brand.items("extension") {
+		switch extension.member("url").requiredText() {
 		case brandExtension:
-			checkParts(extension, brandParts)
+			checkNestedExtensions(extension, brandExtensions)
 		case portalExtension:
-			checkParts(extension, portalParts)
+			checkNestedExtensions(extension, portalExtensions)
 			checkPortalEndpoints(extension, endpoints)
 		}
 	}
 }
 
-func checkParts(extension element, parts map[string]part) {
+func checkNestedExtensions(extension element, parts map[string]nestedExtension) {
 	seen := map[string]bool{}
-	for _, e := range extension.each("extension") {
-		name := e.member("url").required()
-		part, known := parts[name]
+	for _, e := range extension.items("extension") {
+		name := e.member("url").requiredText()
+		part, supported := parts[name]
 		switch {
-		case !known:
+		case !supported:
 			e.fail("%.50q is no part of this extension", name)
-		case seen[name] && !part.repeat:
+		case seen[name] && !part.repeatable:
 			e.fail("%s is there twice", name)
-		case !e.isAbsent(part.value):
-			part.check(e.member(part.value))
+		case !e.isAbsent(part.valueElement):
+			part.check(e.member(part.valueElement))
 		}
 		seen[name] = true
 	}
@@ -367,9 +367,9 @@ func checkParts(extension element, parts map[string]part) {
 
 // checkPortalEndpoints checks the invariant uab-1.
 func checkPortalEndpoints(portal element, endpoints []string) {
-	for _, e := range portal.each("extension") {
+	for _, e := range portal.items("extension") {
 		reference := e.member("valueReference").member("reference")
-		if e.member("url").text() == "portalEndpoint" && !slices.Contains(endpoints, reference.required()) {
+		if e.member("url").text() == "portalEndpoint" && !slices.Contains(endpoints, reference.requiredText()) {
 			reference.fail("must also be in Organization.endpoint (uab-1)")
 		}
 	}
@@ -384,29 +384,29 @@ const (
 )
 
 // checkEndpoint checks the User Access Endpoint profile.
-func checkEndpoint(endpoint element, bundle members) {
-	endpoint.member("status").oneOf("active", "suspended", "error", "off", "entered-in-error", "test")
+func checkEndpoint(endpoint element, bundle resourceIndex) {
+	endpoint.member("status").checkCode("active", "suspended", "error", "off", "entered-in-error", "test")
 	connection := endpoint.member("connectionType")
-	connection.member("system").oneOf(connectionSystem)
-	connection.member("code").oneOf(connectionCode)
+	connection.member("system").checkCode(connectionSystem)
+	connection.member("code").checkCode(connectionCode)
 	endpoint.member("name").text()
-	endpoint.member("address").webAddress("https", "http")
+	endpoint.member("address").checkURL("https", "http")
 	checkVersions(endpoint)
 	checkContact(endpoint)
 	checkPayload(endpoint)
-	if !slices.ContainsFunc(bundle.all("Organization"), func(brand element) bool { return refers(brand, endpoint, bundle) }) {
+	if !slices.ContainsFunc(bundle.ofType("Organization"), func(brand element) bool { return hasEndpoint(brand, endpoint, bundle) }) {
 		endpoint.fail("no Organization of this Bundle has it as endpoint")
 	}
 }
 
 func checkVersions(endpoint element) {
 	versions := 0
-	for _, extension := range endpoint.each("extension") {
-		if extension.member("url").required() != versionExtension {
+	for _, extension := range endpoint.items("extension") {
+		if extension.member("url").requiredText() != versionExtension {
 			continue
 		}
 		versions++
-		if code := extension.member("valueCode"); !versionForm.MatchString(code.required()) {
+		if code := extension.member("valueCode"); !versionPattern.MatchString(code.requiredText()) {
 			code.fail("must be a version of FHIR, such as 4.0.1")
 		}
 	}
@@ -418,10 +418,10 @@ func checkVersions(endpoint element) {
 // checkContact checks that the contact includes a page for developers.
 func checkContact(endpoint element) {
 	pages := 0
-	for _, contact := range endpoint.each("contact") {
+	for _, contact := range endpoint.items("contact") {
 		if contact.member("system").text() == "url" {
 			pages++
-			contact.member("value").webAddress("https")
+			contact.member("value").checkURL("https")
 		}
 	}
 	if pages == 0 {
@@ -430,19 +430,19 @@ func checkContact(endpoint element) {
 }
 
 func checkPayload(endpoint element) {
-	list := endpoint.each("payloadType")
-	if len(list) != 1 || !slices.ContainsFunc(list[0].each("coding"), func(coding element) bool {
+	list := endpoint.items("payloadType")
+	if len(list) != 1 || !slices.ContainsFunc(list[0].items("coding"), func(coding element) bool {
 		return coding.member("system").text() == payloadSystem && coding.member("code").text() == payloadCode
 	}) {
 		endpoint.member("payloadType").fail("must be the one code %s of %s", payloadCode, payloadSystem)
 	}
 }
 
-// members maps references to the resources of a Bundle.
-type members map[string]element
+// resourceIndex maps references to the resources of a Bundle.
+type resourceIndex map[string]element
 
 // addEntry adds the resource of an entry.
-func (m members) addEntry(entry element) {
+func (m resourceIndex) addEntry(entry element) {
 	resource := entry.member("resource")
 	for _, name := range []string{"request", "response", "search"} {
 		if e := entry.member(name); e.exists() {
@@ -453,12 +453,12 @@ func (m members) addEntry(entry element) {
 		resource.fail("is missing (bdl-5)")
 		return
 	}
-	resource.member("resourceType").oneOf("Organization", "Endpoint")
-	m.add(resource.member("id"), kindOf(resource)+"/"+resource.member("id").id(), resource)
-	m.addAddress(entry.member("fullUrl"), resource)
+	resource.member("resourceType").checkCode("Organization", "Endpoint")
+	m.add(resource.member("id"), resourceTypeOf(resource)+"/"+resource.member("id").requiredID(), resource)
+	m.addFullURL(entry.member("fullUrl"), resource)
 }
 
-func (m members) addAddress(address, resource element) {
+func (m resourceIndex) addFullURL(address, resource element) {
 	if !address.exists() {
 		return
 	}
@@ -469,20 +469,20 @@ func (m members) addAddress(address, resource element) {
 	m.add(address, text, resource)
 }
 
-func (m members) add(at element, name string, resource element) {
-	if other, taken := m[name]; taken && other.path != resource.path {
+func (m resourceIndex) add(at element, name string, resource element) {
+	if other, exists := m[name]; exists && other.path != resource.path {
 		at.fail("%.100q is also that of %s", name, other.path)
 	}
 	m[name] = resource
 }
 
-func kindOf(resource element) string {
+func resourceTypeOf(resource element) string {
 	kind, _ := resource.member("resourceType").value.(string)
 	return kind
 }
 
-// all returns the resources of a type, sorted by reference.
-func (m members) all(kind string) []element {
+// ofType returns the resources of a type, sorted by reference.
+func (m resourceIndex) ofType(kind string) []element {
 	var list []element
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if strings.HasPrefix(name, kind+"/") {
@@ -493,10 +493,10 @@ func (m members) all(kind string) []element {
 }
 
 // resolve returns the resource that a Reference refers to. It must be in the Bundle and have the type kind.
-func (m members) resolve(reference element, kind string) (element, bool) {
-	text := reference.member("reference").required()
+func (m resourceIndex) resolve(reference element, kind string) (element, bool) {
+	text := reference.member("reference").requiredText()
 	resource, ok := m[text]
-	if text != "" && (!ok || kindOf(resource) != kind) {
+	if text != "" && (!ok || resourceTypeOf(resource) != kind) {
 		reference.fail("%.100q is no %s of this Bundle", text, kind)
 		return element{}, false
 	}

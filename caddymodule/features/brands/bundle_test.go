@@ -24,7 +24,7 @@ func network(t testing.TB) string {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	b, err := brands.Read([]byte(network(t)), fhirBase, nil)
+	b, err := brands.Parse([]byte(network(t)), fhirBase, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestReadExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := brands.Read(example, fhirBase, nil)
+	b, err := brands.Parse(example, fhirBase, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,44 +110,44 @@ func TestReadRefuses(t *testing.T) {
 			if changed == text {
 				t.Fatal("nothing was changed")
 			}
-			if _, err := brands.Read([]byte(changed), fhirBase, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := brands.Parse([]byte(changed), fhirBase, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
 		})
 	}
 }
 
-func TestReadRefusesEndpointOfNobody(t *testing.T) {
+func TestReadRefusesUnusedEndpoint(t *testing.T) {
 	t.Parallel()
 	second := `"id": "r4",`
 	text := strings.NewReplacer(second, `"id": "r5",`, `/Endpoint/r4"`, `/Endpoint/r5"`).Replace(network(t))
 	third := text[strings.LastIndex(text, `{
 			"fullUrl"`):strings.LastIndex(text, "]")]
 	text = strings.Replace(network(t), `"entry": [`, `"entry": [`+strings.TrimSpace(third)+",", 1)
-	if _, err := brands.Read([]byte(text), fhirBase, nil); err == nil || err.Error() != "Bundle.entry[0].resource: no Organization of this Bundle has it as endpoint" {
+	if _, err := brands.Parse([]byte(text), fhirBase, nil); err == nil || err.Error() != "Bundle.entry[0].resource: no Organization of this Bundle has it as endpoint" {
 		t.Error(err)
 	}
 }
 
 // The error lists all problems of a Bundle, up to a limit.
-func TestReadTellsAll(t *testing.T) {
+func TestReadReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer(`"status": "active",`, "", `"name": "Example Clinic",`, "").Replace(network(t))
-	_, err := brands.Read([]byte(text), fhirBase, nil)
+	_, err := brands.Parse([]byte(text), fhirBase, nil)
 	if err == nil || !strings.Contains(err.Error(), "status") || !strings.Contains(err.Error(), "name") {
 		t.Error(err)
 	}
 	many := `{"resourceType":"Bundle","entry":[` + strings.Repeat(`{},`, 1000) + `{}]}`
-	_, err = brands.Read([]byte(many), fhirBase, nil)
+	_, err = brands.Parse([]byte(many), fhirBase, nil)
 	if err == nil || strings.Count(err.Error(), "\n") > 20 || !strings.Contains(err.Error(), "more") {
 		t.Error(err)
 	}
 	for _, text := range []string{"", "[]", "null", "7"} {
-		if _, err := brands.Read([]byte(text), fhirBase, nil); err == nil {
+		if _, err := brands.Parse([]byte(text), fhirBase, nil); err == nil {
 			t.Errorf("%q: no error", text)
 		}
 	}
-	if _, err := brands.Read(make([]byte, brands.MaxSize+1), fhirBase, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := brands.Parse(make([]byte, brands.MaxSize+1), fhirBase, nil); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Error(err)
 	}
 }
@@ -172,7 +172,7 @@ func TestPrimary(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			b, err := brands.Read([]byte(test.change.Replace(network(t))), test.base, test.configure)
+			b, err := brands.Parse([]byte(test.change.Replace(network(t))), test.base, test.configure)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = b.Primary().Value
@@ -190,7 +190,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"resourceType":"Bundle","type":"collection","entry":[{"resource":{"resourceType":"Organization","telecom":[null]}}]}`)
 	f.Add(`{"entry":{"resource":[]},"meta":7,"timestamp":[[]]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		b, err := brands.Read([]byte(text), fhirBase, nil)
+		b, err := brands.Parse([]byte(text), fhirBase, nil)
 		if err != nil {
 			return
 		}

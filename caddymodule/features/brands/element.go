@@ -16,42 +16,42 @@ const maxProblems = 20
 
 // problems collects the errors of a Bundle with their paths.
 type problems struct {
-	found []error
-	more  int
+	list    []error
+	omitted int
 }
 
 func (p *problems) add(path, format string, arguments ...any) {
 	problem := fmt.Errorf("%s: %s", path, fmt.Sprintf(format, arguments...))
 	switch {
-	case slices.ContainsFunc(p.found, func(err error) bool { return err.Error() == problem.Error() }):
-	case len(p.found) == maxProblems:
-		p.more++
+	case slices.ContainsFunc(p.list, func(err error) bool { return err.Error() == problem.Error() }):
+	case len(p.list) == maxProblems:
+		p.omitted++
 	default:
-		p.found = append(p.found, problem)
+		p.list = append(p.list, problem)
 	}
 }
 
 func (p *problems) err() error {
-	if p.more > 0 {
-		return errors.Join(append(p.found, fmt.Errorf("and %d more", p.more))...)
+	if p.omitted > 0 {
+		return errors.Join(append(p.list, fmt.Errorf("and %d more", p.omitted))...)
 	}
-	return errors.Join(p.found...)
+	return errors.Join(p.list...)
 }
 
 // element is a part of a Bundle. The value of a missing element is nil.
 type element struct {
-	path  string
-	value any
-	found *problems
+	path     string
+	value    any
+	problems *problems
 }
 
 func (e element) exists() bool { return e.value != nil }
 
-func (e element) fail(format string, arguments ...any) { e.found.add(e.path, format, arguments...) }
+func (e element) fail(format string, arguments ...any) { e.problems.add(e.path, format, arguments...) }
 
 // member returns a member of an object.
 func (e element) member(name string) element {
-	member := element{e.path + "." + name, nil, e.found}
+	member := element{e.path + "." + name, nil, e.problems}
 	object, ok := e.value.(map[string]any)
 	if e.exists() && !ok {
 		e.fail("must be an object")
@@ -61,8 +61,8 @@ func (e element) member(name string) element {
 	return member
 }
 
-// each returns the items of a repeatable member.
-func (e element) each(name string) []element {
+// items returns the items of a repeatable member.
+func (e element) items(name string) []element {
 	list := e.member(name)
 	values, ok := list.value.([]any)
 	if list.exists() && !ok {
@@ -70,7 +70,7 @@ func (e element) each(name string) []element {
 	}
 	items := make([]element, len(values))
 	for i, value := range values {
-		items[i] = element{fmt.Sprintf("%s[%d]", list.path, i), value, e.found}
+		items[i] = element{fmt.Sprintf("%s[%d]", list.path, i), value, e.problems}
 	}
 	return items
 }
@@ -84,8 +84,8 @@ func (e element) text() string {
 	return text
 }
 
-// required returns a mandatory string.
-func (e element) required() string {
+// requiredText returns a mandatory string.
+func (e element) requiredText() string {
 	text := e.text()
 	if !e.exists() {
 		e.fail("is missing")
@@ -93,15 +93,15 @@ func (e element) required() string {
 	return text
 }
 
-// oneOf checks a mandatory code.
-func (e element) oneOf(codes ...string) {
-	if code := e.required(); e.exists() && !slices.Contains(codes, code) {
+// checkCode checks a mandatory code.
+func (e element) checkCode(codes ...string) {
+	if code := e.requiredText(); e.exists() && !slices.Contains(codes, code) {
 		e.fail("%.50q is not one of %s", code, strings.Join(codes, ", "))
 	}
 }
 
-// walk checks the general rules of FHIR JSON and the codes of absence reasons.
-func (e element) walk() {
+// checkStructure checks the general rules of FHIR JSON and the codes of absence reasons.
+func (e element) checkStructure() {
 	switch value := e.value.(type) {
 	case nil:
 		e.fail("must not be null")
@@ -110,79 +110,79 @@ func (e element) walk() {
 			e.fail("must not be empty")
 		}
 	case []any:
-		e.walkArray(value)
+		e.checkArray(value)
 	case map[string]any:
-		e.walkObject(value)
+		e.checkObject(value)
 	}
 }
 
-// walkArray allows null in arrays: the null of a primitive that has only extensions.
-func (e element) walkArray(items []any) {
+// checkArray allows null in arrays: the null of a primitive that has only extensions.
+func (e element) checkArray(items []any) {
 	if len(items) == 0 {
 		e.fail("must not be empty")
 	}
 	for i, item := range items {
 		if item != nil {
-			element{fmt.Sprintf("%s[%d]", e.path, i), item, e.found}.walk()
+			element{fmt.Sprintf("%s[%d]", e.path, i), item, e.problems}.checkStructure()
 		}
 	}
 }
 
-func (e element) walkObject(members map[string]any) {
+func (e element) checkObject(members map[string]any) {
 	if len(members) == 0 {
 		e.fail("must not be empty")
 	}
-	if members["url"] == absentReason {
-		e.member("valueCode").oneOf("asked-declined", "asked-unknown")
+	if members["url"] == dataAbsentReason {
+		e.member("valueCode").checkCode("asked-declined", "asked-unknown")
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		element{e.path + "." + name, members[name], e.found}.walk()
+		element{e.path + "." + name, members[name], e.problems}.checkStructure()
 	}
 }
 
-// absentReason is the extension with the reason why a value is absent.
-const absentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
+// dataAbsentReason is the extension with the reason why a value is absent.
+const dataAbsentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
 
 // isAbsent reports whether an object contains a reason for the absence of a primitive member.
 func (e element) isAbsent(name string) bool {
-	primitive := element{value: e.member("_" + name).value, found: new(problems)}
-	return slices.ContainsFunc(primitive.each("extension"), func(extension element) bool {
-		return extension.member("url").text() == absentReason
+	primitive := element{value: e.member("_" + name).value, problems: new(problems)}
+	return slices.ContainsFunc(primitive.items("extension"), func(extension element) bool {
+		return extension.member("url").text() == dataAbsentReason
 	})
 }
 
 var (
-	idForm      = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
-	versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?$`)
+	idPattern      = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
+	versionPattern = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?$`)
 )
 
-// isWebAddress reports whether a text is a URL that browsers can open.
-func isWebAddress(text string, schemes ...string) bool {
+// isWebURL reports whether a text is a URL that browsers can open.
+func isWebURL(text string, schemes ...string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Hostname() != "" && u.User == nil && slices.Contains(schemes, u.Scheme)
 }
 
-// webAddress checks a mandatory URL.
-func (e element) webAddress(schemes ...string) {
-	if text := e.required(); e.exists() && !isWebAddress(text, schemes...) {
+// checkURL checks a mandatory URL.
+func (e element) checkURL(schemes ...string) {
+	if text := e.requiredText(); e.exists() && !isWebURL(text, schemes...) {
 		e.fail("%.100q must be a URL with %s and a host", text, strings.Join(schemes, ": or ")+":")
 	}
 }
 
-// isImage reports whether a text is the address or the data of a logo.
-func isImage(text string) bool {
-	return strings.HasPrefix(text, "data:image/") || isWebAddress(text, "https")
+// isLogoURL reports whether a text is the address or the data of a logo.
+func isLogoURL(text string) bool {
+	return strings.HasPrefix(text, "data:image/") || isWebURL(text, "https")
 }
 
-func (e element) image() {
-	if text := e.required(); e.exists() && !isImage(text) {
+func (e element) checkLogo() {
+	if text := e.requiredText(); e.exists() && !isLogoURL(text) {
 		e.fail("%.100q must be an https: URL, or an image as a data: URL", text)
 	}
 }
 
-// instant checks a mandatory time (FHIR R4, instant).
-func (e element) instant() time.Time {
-	text := e.required()
+// requiredInstant checks a mandatory time (FHIR R4, instant).
+func (e element) requiredInstant() time.Time {
+	text := e.requiredText()
 	at, err := time.Parse(time.RFC3339, text)
 	if e.exists() && err != nil {
 		e.fail("%.50q is no instant, such as 2026-01-31T09:00:00Z", text)
@@ -190,9 +190,9 @@ func (e element) instant() time.Time {
 	return at
 }
 
-func (e element) id() string {
-	id := e.required()
-	if e.exists() && !idForm.MatchString(id) {
+func (e element) requiredID() string {
+	id := e.requiredText()
+	if e.exists() && !idPattern.MatchString(id) {
 		e.fail("%.70q is no id: letters, digits, hyphens and dots, at most 64", id)
 	}
 	return id

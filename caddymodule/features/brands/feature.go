@@ -36,8 +36,8 @@ type UserAccessBrands struct {
 	// API as its Endpoint.
 	Primary *smart.Identifier `json:"primary,omitempty"`
 
-	at     option.Position // position in the Caddyfile
-	bundle *Bundle         // validated form of the field Bundle
+	position option.Position // position in the Caddyfile
+	bundle   *Bundle         // validated form of the field Bundle
 }
 
 // CaddyModule returns the Caddy module information.
@@ -56,7 +56,7 @@ func (b *UserAccessBrands) Subdirectives() (fields option.Block, repeatable []st
 
 // parse reads the Bundle from a file into the configuration.
 func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
-	b.at = option.PositionOf(d)
+	b.position = option.PositionOf(d)
 	var file string
 	err := option.Word(&file, nil)(d)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 
 // parseIdentifier parses an identifier. Without a system, it is a URL.
 func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
-	first, second, err := option.OneOrTwo(d)
+	first, second, err := option.ParseOneOrTwo(d)
 	if second == "" {
 		return smart.Identifier{System: URISystem, Value: first}, err
 	}
@@ -87,8 +87,8 @@ func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
 
 // CheckParsed implements [fhirapp.CheckedFeature].
 func (b *UserAccessBrands) CheckParsed(_, fhirBase string) error {
-	if _, err := Read(b.Bundle, fhirBase, b.Primary); err != nil {
-		return b.at.Wrap(fmt.Errorf("user_access_brands: %w", err))
+	if _, err := Parse(b.Bundle, fhirBase, b.Primary); err != nil {
+		return b.position.Wrap(fmt.Errorf("user_access_brands: %w", err))
 	}
 	return nil
 }
@@ -96,14 +96,14 @@ func (b *UserAccessBrands) CheckParsed(_, fhirBase string) error {
 // Configure implements [fhirapp.Feature].
 func (b *UserAccessBrands) Configure(app *fhirapp.App, c *authorize.Config) (err error) {
 	c.Features = append(c.Features, b)
-	b.bundle, err = Read(b.Bundle, app.Issuer+app.FHIRBase, b.Primary)
+	b.bundle, err = Parse(b.Bundle, app.Issuer+app.FHIRBase, b.Primary)
 	return err
 }
 
 // Extend implements [authorize.Feature].
 func (b *UserAccessBrands) Extend(core *authorize.Core) error {
 	core.HandlePublic(core.Config.FHIRBasePath+Path, b.bundle.ServeHTTP, http.MethodGet, http.MethodHead)
-	core.DescribeSMART(func(c *smart.Configuration) {
+	core.ExtendSMART(func(c *smart.Configuration) {
 		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = core.Config.Issuer+core.Config.FHIRBasePath+Path, b.bundle.Primary()
 	})
 	return nil
@@ -122,12 +122,12 @@ const Path = "/.well-known/user-access-brands"
 func (b *Bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.Header().Set("Cache-Control", "public, max-age=600")
-	w.Header().Set("ETag", b.tag)
+	w.Header().Set("ETag", b.etag)
 	http.ServeContent(w, r, "", b.timestamp, bytes.NewReader(b.content))
 }
 
-// tagOf returns a weak ETag of a text.
-func tagOf(text []byte) string {
+// newETag returns a weak ETag of a text.
+func newETag(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }

@@ -31,7 +31,7 @@ func TestAdapt(t *testing.T) {
 // Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	app := gatewaytest.AppBlock
+	app := gatewaytest.AppCaddyfile
 	gatewaytest.CaddyfileErrors{
 		{"without a file", app("user_access_brands"), 4, "user_access_brands has no value"},
 		{"in a file that is not there", app("user_access_brands missing.json"), 4, "missing.json"},
@@ -58,7 +58,7 @@ func get(b *brands.Bundle, header http.Header) *httptest.ResponseRecorder {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	b, err := brands.Read([]byte(network(t)), fhirBase, nil)
+	b, err := brands.Parse([]byte(network(t)), fhirBase, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

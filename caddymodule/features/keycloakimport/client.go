@@ -16,79 +16,79 @@ import (
 )
 
 var (
-	// ownClients are Keycloak's built-in clients.
-	ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
+	// builtInClients are Keycloak's built-in clients.
+	builtInClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
 
-	// quietScopes are built-in scopes of Keycloak that every client of the gateway has, or that the gateway does not use.
-	quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
+	// ignoredScopes are built-in scopes of Keycloak that every client of the gateway has, or that the gateway does not use.
+	ignoredScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
 
-	knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
+	supportedScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
 )
 
-func (c *conversion) clients() {
+func (c *converter) writeClients() {
 	for _, app := range c.realm.Clients {
-		if slices.Contains(ownClients, app.ClientID) {
+		if slices.Contains(builtInClients, app.ClientID) {
 			continue
 		}
-		reason := cmp.Or(c.unconvertible(app), c.realm.requirement(app), c.realm.lifespans.shorter(app.Attributes))
-		if c.add("client", app.ClientID, reason, func() { c.client(app) }) {
+		reason := cmp.Or(c.clientSkipReason(app), c.realm.unsupportedRequirement(app), c.realm.lifespans.shorterLifetimeReason(app.Attributes))
+		if c.writeEntry("client", app.ClientID, reason, func() { c.writeClient(app) }) {
 			c.clientIDs[app.ClientID] = true
 		}
 	}
 }
 
-// isOn returns the value of a member with the default true.
-func isOn(b *bool) bool { return b == nil || *b }
+// trueByDefault returns the value of a member with the default true.
+func trueByDefault(b *bool) bool { return b == nil || *b }
 
-// unconvertible returns the reason why an app cannot be converted, or "". The admin console masks secrets.
-func (c *conversion) unconvertible(app keycloakClient) string {
-	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
+// clientSkipReason returns the reason why an app cannot be converted, or "". The admin console masks secrets.
+func (c *converter) clientSkipReason(app keycloakClient) string {
+	hasSecret := strings.Trim(app.Secret, "*") != "" && !isAlteredByCaddy(app.Secret)
 	switch {
 	case app.Protocol != "" && app.Protocol != "openid-connect":
 		return "its protocol is " + app.Protocol
-	case !isOn(app.Enabled):
+	case !trueByDefault(app.Enabled):
 		return "it is disabled"
 	case app.BearerOnly:
 		return "it only takes tokens, and needs no registration here"
-	case app.ClientID == "" || isReplaced(app.ClientID):
+	case app.ClientID == "" || isAlteredByCaddy(app.ClientID):
 		return "the client_id is empty, or has braces"
 	case namecheck.CheckConfigured(app.ClientID) != nil:
 		return fmt.Sprintf("the client_id %v", namecheck.CheckConfigured(app.ClientID))
 	case c.clientIDs[app.ClientID]:
 		return "another client has its client_id"
-	case !app.Public && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":
+	case !app.IsPublic && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":
 		return "it authenticates by " + app.Authenticator + ", which this server does not support; register it with keys (jwks, jwks_uri)"
 	case app.usesKeys() && app.jwks() == "" && app.jwksURI() == "":
 		return "its key is a certificate, or missing; register it with jwks or jwks_uri"
 	case app.usesKeys() && app.jwks() != "" && !isLiteralJSON(app.jwks()):
 		return "its jwks.string is not JSON that can stand in a Caddyfile; register it with jwks in a file"
-	case !app.Public && !app.usesKeys() && !hasSecret:
+	case !app.IsPublic && !app.usesKeys() && !hasSecret:
 		return "its secret is masked in this export, or has braces; without it, it would be a public client"
-	case len(app.goodRedirectURIs()) == 0 && !app.usesCredentials():
+	case len(app.validRedirectURIs()) == 0 && !app.usesClientCredentials():
 		return "it has no redirect URI that is valid here, and no service account"
 	}
 	return ""
 }
 
-// usesCredentials reports whether the client uses the client credentials grant.
-func (app keycloakClient) usesCredentials() bool { return app.ServiceAccount && !app.Public }
+// usesClientCredentials reports whether the client uses the client credentials grant.
+func (app keycloakClient) usesClientCredentials() bool { return app.ServiceAccount && !app.IsPublic }
 
 // usesKeys reports whether the client authenticates with private_key_jwt.
-func (app keycloakClient) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
+func (app keycloakClient) usesKeys() bool { return !app.IsPublic && app.Authenticator == "client-jwt" }
 
 // redirectURIs returns the redirect URIs of a client with the authorization code flow.
 func (app keycloakClient) redirectURIs() []string {
-	if !isOn(app.StandardFlow) {
+	if !trueByDefault(app.StandardFlow) {
 		return nil
 	}
-	return app.absolute(app.RedirectURIs)
+	return app.absoluteURIs(app.RedirectURIs)
 }
 
-func (app keycloakClient) goodRedirectURIs() []string {
+func (app keycloakClient) validRedirectURIs() []string {
 	return slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil })
 }
 
-func (app keycloakClient) absolute(uris []string) (all []string) {
+func (app keycloakClient) absoluteURIs(uris []string) (all []string) {
 	for _, uri := range uris {
 		if strings.HasPrefix(uri, "/") {
 			uri = strings.TrimSuffix(app.RootURL, "/") + uri
@@ -123,37 +123,37 @@ func isLiteralJSON(text string) bool {
 	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
 }
 
-func (c *conversion) client(app keycloakClient) {
-	c.option("name", nil, app.Name)
+func (c *converter) writeClient(app keycloakClient) {
+	c.writeOption("name", nil, app.Name)
 	switch {
 	case app.usesKeys() && app.jwks() != "":
-		c.line("jwks", app.jwks())
+		c.writeLine("jwks", app.jwks())
 	case app.usesKeys():
-		c.option("jwks_uri", nil, app.jwksURI())
-	case !app.Public:
-		c.option("secret", nil, app.Secret)
+		c.writeOption("jwks_uri", nil, app.jwksURI())
+	case !app.IsPublic:
+		c.writeOption("secret", nil, app.Secret)
 	}
-	c.option("redirect_uri", checkRedirectURI, app.redirectURIs()...)
-	c.option("scope", nil, c.scopes(app)...)
-	if app.usesCredentials() {
-		c.raw("grant_type client_credentials")
+	c.writeOption("redirect_uri", checkRedirectURI, app.redirectURIs()...)
+	c.writeOption("scope", nil, c.convertScopes(app)...)
+	if app.usesClientCredentials() {
+		c.writeRaw("grant_type client_credentials")
 	}
-	c.requirements(app)
-	c.option("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
-	c.option("backchannel_logout_uri", client.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
-	c.native(slices.Concat(app.redirectURIs(), app.logoutURIs()))
-	c.differences(app)
+	c.writeRequirements(app)
+	c.writeOption("post_logout_redirect_uri", checkRedirectURI, app.logoutURIs()...)
+	c.writeOption("backchannel_logout_uri", client.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
+	c.writeNative(slices.Concat(app.redirectURIs(), app.logoutURIs()))
+	c.reportDifferences(app)
 }
 
-// native writes the option that clients with redirect URIs of native apps need.
-func (c *conversion) native(uris []string) {
+// writeNative writes the option that clients with redirect URIs of native apps need.
+func (c *converter) writeNative(uris []string) {
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !isNative(uri) })
 	if len(uris) > 0 {
-		c.raw("native")
+		c.writeRaw("native")
 	}
 	for _, uri := range uris {
 		if u, err := url.Parse(uri); err == nil && u.Port() != "" {
-			c.changed("%s matches with any port (RFC 8252 section 7.3)", uri)
+			c.reportChange("%s matches with any port (RFC 8252 section 7.3)", uri)
 		}
 	}
 }
@@ -161,11 +161,11 @@ func (c *conversion) native(uris []string) {
 func (app keycloakClient) logoutURIs() []string {
 	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
 	case "+":
-		return app.goodRedirectURIs()
+		return app.validRedirectURIs()
 	case "", "-":
 		return nil
 	default:
-		return app.absolute(strings.Split(uris, "##"))
+		return app.absoluteURIs(strings.Split(uris, "##"))
 	}
 }
 
@@ -175,8 +175,8 @@ func isNative(uri string) bool {
 	return err == nil && checkRedirectURI(uri) == nil && u.Scheme != "https" && u.Hostname() != "localhost"
 }
 
-// differences notes client settings without a counterpart at the gateway, including those of later Keycloak versions.
-func (c *conversion) differences(app keycloakClient) {
+// reportDifferences notes client settings without a counterpart at the gateway, including those of later Keycloak versions.
+func (c *converter) reportDifferences(app keycloakClient) {
 	for _, difference := range []struct {
 		text string
 		is   bool
@@ -186,34 +186,34 @@ func (c *conversion) differences(app keycloakClient) {
 		{"authorization services (resources, policies, permissions) are not enforced", app.Authorization},
 	} {
 		if difference.is {
-			c.changed("%s", difference.text)
+			c.reportChange("%s", difference.text)
 		}
 	}
 	for _, mapper := range app.Mappers {
-		c.changed("mapper omitted: %s", mapper.Name)
+		c.reportChange("mapper omitted: %s", mapper.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(app.Attributes)) {
-		if value := app.Attributes[name]; !slices.Contains(readAttributes, name) && !slices.Contains([]string{"", "false", "any"}, value) {
-			c.changed("setting omitted, without counterpart: %s (%s)", name, value)
+		if value := app.Attributes[name]; !slices.Contains(handledAttributes, name) && !slices.Contains([]string{"", "false", "any"}, value) {
+			c.reportChange("setting omitted, without counterpart: %s (%s)", name, value)
 		}
 	}
 }
 
-// scopes returns the scopes that the gateway uses, without scopes restricted to roles: these would be open to every user of the
+// convertScopes returns the scopes that the gateway uses, without scopes restricted to roles: these would be open to every user of the
 // gateway.
-func (c *conversion) scopes(app keycloakClient) (scopes []string) {
+func (c *converter) convertScopes(app keycloakClient) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
 		switch {
-		case slices.Contains(quietScopes, scope), slices.Contains(scopes, scope):
-		case c.byRole[scope]:
-			c.changed("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
+		case slices.Contains(ignoredScopes, scope), slices.Contains(scopes, scope):
+		case c.restrictedScopes[scope]:
+			c.reportChange("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
 		case slices.Contains([]string{"offline_access", "online_access"}, scope) && app.Attributes["use.refresh.tokens"] == "false":
-			c.changed("scope %s omitted: use.refresh.tokens is false", scope)
-		case isResource || slices.Contains(knownScopes, scope):
+			c.reportChange("scope %s omitted: use.refresh.tokens is false", scope)
+		case isResource || slices.Contains(supportedScopes, scope):
 			scopes = append(scopes, scope)
 		default:
-			c.changed("scope %s omitted: it means nothing on a FHIR API", scope)
+			c.reportChange("scope %s omitted: it means nothing on a FHIR API", scope)
 		}
 	}
 	return scopes
@@ -228,10 +228,10 @@ func checkRedirectURI(uri string) error {
 }
 
 var (
-	// unsupported are protective client settings without a counterpart at the gateway: without them, the client would be weaker.
-	unsupported = []struct {
+	// unsupportedSettings are protective client settings without a counterpart at the gateway: without them, the client would be weaker.
+	unsupportedSettings = []struct {
 		attribute, reason string
-		harmless          []string // values without effect
+		noEffect          []string // values without effect
 	}{
 		{"tls.client.certificate.bound.access.tokens", "its tokens are bound to its certificate (mTLS)", nil},
 		{"dpop.bound.access.tokens", "its tokens are bound to its key (DPoP)", nil},
@@ -256,21 +256,21 @@ var (
 		"client.offline.session.max.lifespan", "display.on.consent.screen", "frontchannel.logout.session.required", "jwt.credential.certificate",
 	}
 
-	readAttributes = slices.Concat(convertedAttributes, unsupportedAttributes())
+	handledAttributes = slices.Concat(convertedAttributes, unsupportedAttributes())
 )
 
 func unsupportedAttributes() (names []string) {
-	for _, u := range unsupported {
+	for _, u := range unsupportedSettings {
 		names = append(names, u.attribute)
 	}
 	return names
 }
 
-// requirement returns the requirement or protection of a client that this server cannot provide, or "".
-func (r *realm) requirement(app keycloakClient) string {
-	for _, u := range unsupported {
+// unsupportedRequirement returns the requirement or protection of a client that this server cannot provide, or "".
+func (r *realm) unsupportedRequirement(app keycloakClient) string {
+	for _, u := range unsupportedSettings {
 		value := app.Attributes[u.attribute]
-		if value != "" && value != "false" && !slices.Contains(u.harmless, value) {
+		if value != "" && value != "false" && !slices.Contains(u.noEffect, value) {
 			return u.reason
 		}
 	}
@@ -284,14 +284,14 @@ func (r *realm) requirement(app keycloakClient) string {
 			return fmt.Sprintf("it has its own %s flow", flow)
 		}
 	}
-	return app.requestObjects()
+	return app.requestObjectProblem()
 }
 
-// requestObjects returns the reason why a request object requirement cannot be converted, or "".
-func (app keycloakClient) requestObjects() string {
-	switch required := app.Attributes["request.object.required"]; {
-	case required == "" || required == "not required":
-	case required == "request_uri only":
+// requestObjectProblem returns the reason why a request object requirement cannot be converted, or "".
+func (app keycloakClient) requestObjectProblem() string {
+	switch requirement := app.Attributes["request.object.required"]; {
+	case requirement == "" || requirement == "not required":
+	case requirement == "request_uri only":
 		return "it must use request_uri, which this server does not support for it"
 	case !app.usesKeys():
 		return "it must use request objects, which need jwks or jwks_uri here"
@@ -299,27 +299,27 @@ func (app keycloakClient) requestObjects() string {
 	return ""
 }
 
-// requirements writes the options that correspond to Keycloak's requirements for a client.
-func (c *conversion) requirements(app keycloakClient) {
+// writeRequirements writes the options that correspond to Keycloak's requirements for a client.
+func (c *converter) writeRequirements(app keycloakClient) {
 	for _, option := range []struct {
 		line string
 		is   bool
 	}{
-		{"pkce required", app.Attributes["pkce.code.challenge.method"] != "" && !app.Public},
+		{"pkce required", app.Attributes["pkce.code.challenge.method"] != "" && !app.IsPublic},
 		{"par required", app.Attributes["require.pushed.authorization.requests"] == "true"},
 		{"request_objects required", !slices.Contains([]string{"", "not required"}, app.Attributes["request.object.required"])},
 		{"consent required", app.ConsentRequired},
-		{"acr mfa", c.required.secondFactor && len(app.redirectURIs()) > 0},
+		{"acr mfa", c.signIn.secondFactor && len(app.redirectURIs()) > 0},
 	} {
 		if option.is {
-			c.raw(option.line)
+			c.writeRaw(option.line)
 		}
 	}
 	switch alg := app.Attributes["id.token.signed.response.alg"]; alg {
 	case "", "any":
 	case "RS256", "ES256":
-		c.option("id_token_alg", nil, alg)
+		c.writeOption("id_token_alg", nil, alg)
 	default:
-		c.changed("its ID tokens are signed by RS256, and not by %s", alg)
+		c.reportChange("its ID tokens are signed by RS256, and not by %s", alg)
 	}
 }

@@ -46,7 +46,7 @@ Export the realm with its people, and with secrets, while Keycloak is stopped:
 }
 
 // convertKeycloak prints the fhir block for a realm, and a summary of omissions and differences.
-func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
+func convertKeycloak(out, summaryOut io.Writer, file, issuer string) error {
 	if err := authorize.CheckIssuer(issuer); err != nil {
 		return fmt.Errorf("--issuer: %w", err)
 	}
@@ -54,13 +54,13 @@ func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
 	if err != nil {
 		return err
 	}
-	converted, summary, err := Convert(export, issuer, checkCaddyfile)
+	caddyfile, summary, err := Convert(export, issuer, checkCaddyfile)
 	if err != nil {
 		return fmt.Errorf("converting %s: %w", file, err)
 	}
-	_, err = io.WriteString(out, converted)
+	_, err = io.WriteString(out, caddyfile)
 	for _, line := range summary {
-		_, writeErr := fmt.Fprintln(summaries, line)
+		_, writeErr := fmt.Fprintln(summaryOut, line)
 		err = errors.Join(err, writeErr)
 	}
 	return err

@@ -29,8 +29,8 @@ type converted struct {
 	app                fhirapp.App
 }
 
-// convertedRealm converts a realm. It fails the test if the result does not adapt and load.
-func convertedRealm(t *testing.T, realm string) (result converted) {
+// convertRealm converts a realm. It fails the test if the result does not adapt and load.
+func convertRealm(t *testing.T, realm string) (result converted) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "realm.json")
 	if err := os.WriteFile(file, []byte(realm), 0o600); err != nil {
@@ -66,7 +66,7 @@ func TestConvertKeycloak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := convertedRealm(t, string(export)).app
+	app := convertRealm(t, string(export)).app
 	if len(app.Users) != 2 || len(app.Clients) != 3 {
 		t.Fatalf("%d users, %d clients", len(app.Users), len(app.Clients))
 	}
@@ -137,7 +137,7 @@ func TestConvertKeycloakClients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := convertedRealm(t, `{"realm": "r", "accessTokenLifespan": 300, "ssoSessionIdleTimeout": 1800, "ssoSessionMaxLifespan": 36000,
+			got := convertRealm(t, `{"realm": "r", "accessTokenLifespan": 300, "ssoSessionIdleTimeout": 1800, "ssoSessionMaxLifespan": 36000,
 				"offlineSessionIdleTimeout": 2592000, "clients": [{"clientId": "app", `+tt.members+`}]}`)
 			if omitted := len(got.app.Clients) == 0; omitted != (tt.want == "") || !strings.Contains(got.caddyfile, "\t\t\t"+tt.want) && !omitted {
 				t.Errorf("want %q in:\n%s", tt.want, got.caddyfile)
@@ -186,7 +186,7 @@ func TestConvertKeycloakUsers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := convertedRealm(t, `{"realm": "r", `+tt.realm+`"users": [`+tt.users+`]}`)
+			got := convertRealm(t, `{"realm": "r", `+tt.realm+`"users": [`+tt.users+`]}`)
 			var names []string
 			for _, user := range got.app.Users {
 				names = append(names, user.Name)
@@ -232,7 +232,7 @@ func TestConvertKeycloakRealm(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := convertedRealm(t, `{"realm": "r", `+tt.realm+app+`}`)
+			got := convertRealm(t, `{"realm": "r", `+tt.realm+app+`}`)
 			if !strings.Contains(got.caddyfile, tt.want) || !strings.Contains(got.summary, tt.summary) {
 				t.Errorf("want %q and %q in:\n%s\n%s", tt.want, tt.summary, got.caddyfile, got.summary)
 			}
@@ -285,12 +285,12 @@ func TestConvertNames(t *testing.T) {
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			for what, name := range gatewaytest.GoodNames {
+			for what, name := range gatewaytest.ValidNames {
 				if !takes(t, name) {
 					t.Errorf("%s is omitted", what)
 				}
 			}
-			for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
+			for _, bad := range []map[string]string{gatewaytest.InvalidNames, gatewaytest.ReservedNames} {
 				for _, what := range slices.Sorted(maps.Keys(bad)) {
 					if takes(t, bad[what]) {
 						t.Errorf("%s is accepted", what)
@@ -301,7 +301,7 @@ func TestConvertNames(t *testing.T) {
 	}
 }
 
-// requestObjects registers the option of a feature that these tests do not import.
+// requestObjectProblem registers the option of a feature that these tests do not import.
 type requestObjects struct{}
 
 func init() { caddy.RegisterModule(requestObjects{}) }
@@ -311,7 +311,7 @@ func (requestObjects) CaddyModule() caddy.ModuleInfo {
 }
 
 func (requestObjects) Subdirectives() (fields option.Block, repeatable []string) {
-	return option.Block{"request_objects": option.Only("required", new(bool))}, nil
+	return option.Block{"request_objects": option.SingleValue("required", new(bool))}, nil
 }
 
 func (requestObjects) ConfigureClient(*client.Client) {}

@@ -20,75 +20,75 @@ import (
 // a summary of omissions and changes, one line each. An entry that check rejects is omitted; check is called with a fhir block
 // of that entry alone. Convert returns an error if the export cannot be parsed or converted.
 func Convert(export []byte, issuer string, check func(caddyfile string) error) (caddyfile string, summary []string, err error) {
-	r, err := read(export)
+	r, err := parseRealm(export)
 	if err != nil {
 		return "", nil, err
 	}
-	c := &conversion{
-		realm: r, issuer: issuer, check: check, entry: "realm", clientIDs: map[string]bool{}, userNames: map[string]bool{},
-		sharedNames: r.sharedNames(), required: r.Flows.signIn(r.BrowserFlow), byRole: r.scopesByRole(),
+	c := &converter{
+		realm: r, issuer: issuer, check: check, currentEntry: "realm", clientIDs: map[string]bool{}, userNames: map[string]bool{},
+		ambiguousGroups: r.ambiguousGroups(), signIn: r.Flows.requirements(r.BrowserFlow), restrictedScopes: r.restrictedScopes(),
 	}
-	c.raw("# The realm " + commented(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
-	c.raw("# The sub of a person's tokens is the name here, where Keycloak had an id.")
-	c.within("", func() { c.within("fhir", c.block) })
-	return c.text.String(), c.summary, check(c.text.String())
+	c.writeRaw("# The realm " + commentText(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
+	c.writeRaw("# The sub of a person's tokens is the name here, where Keycloak had an id.")
+	c.writeNested("", func() { c.writeNested("fhir", c.block) })
+	return c.output.String(), c.summary, check(c.output.String())
 }
 
 // block writes the content of the fhir block. Clients are first, because a user with the name of a client is omitted.
-func (c *conversion) block() {
-	c.option("issuer", nil, c.issuer)
-	c.lifetimes()
-	c.signIn()
-	c.clients()
-	c.groupRoles(c.realm.Groups)
-	c.users()
+func (c *converter) block() {
+	c.writeOption("issuer", nil, c.issuer)
+	c.writeLifetimes()
+	c.reportSignIn()
+	c.writeClients()
+	c.reportGroupRoles(c.realm.Groups)
+	c.writeUsers()
 	for _, p := range c.realm.IdentityProviders {
-		c.changed("identity provider %s omitted: its secret is not exported; name it in an idp block", p.Alias)
+		c.reportChange("identity provider %s omitted: its secret is not exported; name it in an idp block", p.Alias)
 	}
 }
 
-// signIn notes requirements of the browser flow without a counterpart.
-func (c *conversion) signIn() {
-	if c.required.secondFactor {
-		c.changed("the browser flow requires a second factor, so each client gets acr mfa")
+// reportSignIn notes requirements of the browser flow without a counterpart.
+func (c *converter) reportSignIn() {
+	if c.signIn.secondFactor {
+		c.reportChange("the browser flow requires a second factor, so each client gets acr mfa")
 	}
-	for _, step := range c.required.foreign {
-		c.changed("the step %s of the browser flow has no counterpart", step)
+	for _, step := range c.signIn.unsupportedSteps {
+		c.reportChange("the step %s of the browser flow has no counterpart", step)
 	}
 }
 
-func (c *conversion) lifetimes() {
+func (c *converter) writeLifetimes() {
 	r := c.realm.lifespans
-	c.lifetime("access_token_lifetime", r.AccessToken)
-	session := c.lifetime("session_lifetime", r.sessionMax())
+	c.writeLifetime("access_token_lifetime", r.AccessToken)
+	session := c.writeLifetime("session_lifetime", r.sessionMax())
 	if idle := r.sessionIdle(); idle > 0 && idle < int(cmp.Or(session, authorize.DefaultSessionLifetime)/time.Second) {
-		c.lifetime("session_idle", idle)
+		c.writeLifetime("session_idle", idle)
 	}
-	refresh := c.lifetime("refresh_token_lifetime", r.offlineMax())
-	idle := shortest(r.OfflineIdle, r.ClientOfflineIdle)
+	refresh := c.writeLifetime("refresh_token_lifetime", r.offlineMax())
+	idle := minNonzero(r.OfflineIdle, r.ClientOfflineIdle)
 	if maximum := int(cmp.Or(refresh, authorize.DefaultRefreshTokenLifetime) / time.Second); idle > maximum {
-		c.changed("refresh_token_idle_lifetime is shorter than the %s there", seconds(idle))
+		c.reportChange("refresh_token_idle_lifetime is shorter than the %s there", formatSeconds(idle))
 		idle = maximum
 	}
-	c.lifetime("refresh_token_idle_lifetime", idle)
+	c.writeLifetime("refresh_token_idle_lifetime", idle)
 }
 
-// lifetime writes a lifetime, limited to the gateway's maximum, and returns it.
-func (c *conversion) lifetime(name string, length int) time.Duration {
-	if length <= 0 {
-		c.changed("%s is this server's default: the realm has none", name)
+// writeLifetime writes a lifetime, limited to the gateway's maximum, and returns it.
+func (c *converter) writeLifetime(name string, seconds int) time.Duration {
+	if seconds <= 0 {
+		c.reportChange("%s is this server's default: the realm has none", name)
 		return 0
 	}
-	lifetime := time.Duration(length) * time.Second
+	lifetime := time.Duration(seconds) * time.Second
 	if maximum := authorize.MaxLifetime(name); lifetime > maximum {
-		c.changed("%s is %v, the maximum here, and not %s", name, maximum, seconds(length))
+		c.reportChange("%s is %v, the maximum here, and not %s", name, maximum, formatSeconds(seconds))
 		lifetime = maximum
 	}
-	c.raw(name + " " + lifetime.String())
+	c.writeRaw(name + " " + lifetime.String())
 	return lifetime
 }
 
-func seconds(s int) string { return (time.Duration(s) * time.Second).String() }
+func formatSeconds(s int) string { return (time.Duration(s) * time.Second).String() }
 
 // lifespans are a realm's lifetimes in seconds; 0 means unset.
 type lifespans struct {
@@ -107,32 +107,32 @@ type lifespans struct {
 // offlineMax returns the maximum lifetime of offline access; 0 means unlimited.
 func (l lifespans) offlineMax() int {
 	if l.OfflineMaxEnabled {
-		return shortest(l.OfflineMax, l.ClientOfflineMax)
+		return minNonzero(l.OfflineMax, l.ClientOfflineMax)
 	}
 	return l.ClientOfflineMax
 }
 
 // sessionMax returns the lifetime of sessions, and sessionIdle the lifetime of idle sessions.
-func (l lifespans) sessionMax() int  { return shortest(l.SessionMax, l.ClientSessionMax) }
-func (l lifespans) sessionIdle() int { return shortest(l.SessionIdle, l.ClientSessionIdle) }
+func (l lifespans) sessionMax() int  { return minNonzero(l.SessionMax, l.ClientSessionMax) }
+func (l lifespans) sessionIdle() int { return minNonzero(l.SessionIdle, l.ClientSessionIdle) }
 
-// shortest returns the shortest nonzero lifetime, or 0.
-func shortest(seconds ...int) int {
-	least := math.MaxInt
+// minNonzero returns the shortest nonzero lifetime, or 0.
+func minNonzero(seconds ...int) int {
+	shortest := math.MaxInt
 	for _, s := range seconds {
 		if s > 0 {
-			least = min(least, s)
+			shortest = min(shortest, s)
 		}
 	}
-	if least == math.MaxInt {
+	if shortest == math.MaxInt {
 		return 0
 	}
-	return least
+	return shortest
 }
 
-// shorter returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients here, or
+// shorterLifetimeReason returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients here, or
 // "".
-func (l lifespans) shorter(attributes map[string]string) string {
+func (l lifespans) shorterLifetimeReason(attributes map[string]string) string {
 	for _, own := range []struct {
 		attribute string
 		realm     int
@@ -140,7 +140,7 @@ func (l lifespans) shorter(attributes map[string]string) string {
 		{"access.token.lifespan", l.AccessToken},
 		{"client.session.idle.timeout", l.sessionIdle()},
 		{"client.session.max.lifespan", l.sessionMax()},
-		{"client.offline.session.idle.timeout", shortest(l.OfflineIdle, l.ClientOfflineIdle)},
+		{"client.offline.session.idle.timeout", minNonzero(l.OfflineIdle, l.ClientOfflineIdle)},
 		{"client.offline.session.max.lifespan", l.offlineMax()},
 	} {
 		text := attributes[own.attribute]
@@ -167,30 +167,30 @@ type execution struct {
 }
 
 var (
-	secondFactors = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
+	secondFactorSteps = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
 
-	// ownSteps are authenticators with a counterpart at the gateway, and conditions without effect.
-	ownSteps = []string{
+	// supportedSteps are authenticators with a counterpart at the gateway, and conditions without effect.
+	supportedSteps = []string{
 		"", "auth-cookie", "auth-spnego", "identity-provider-redirector", "auth-username-password-form", "auth-username-form", "auth-password-form",
 		"conditional-user-configured", "conditional-credential", "organization", "webauthn-authenticator-passwordless",
 	}
 )
 
-// signIn is the second factor and the foreign steps that a flow requires.
-type signIn struct {
-	secondFactor bool     // required even of users who have not enrolled one
-	foreign      []string // steps without a counterpart
+// reportSignIn is the second factor and the foreign steps that a flow requires.
+type signInRequirements struct {
+	secondFactor     bool     // required even of users who have not enrolled one
+	unsupportedSteps []string // steps without a counterpart
 }
 
-// signIn summarizes the requirements of a flow and its subflows.
-func (all flows) signIn(alias string) (required signIn) {
+// reportSignIn summarizes the requirements of a flow and its subflows.
+func (all flows) requirements(alias string) (required signInRequirements) {
 	all.walk(alias, true, map[string]bool{}, &required)
 	return required
 }
 
 // walk visits a flow and its subflows once. An unconditional second factor is required. A second factor only for users who
 // have enrolled one needs no option: sign-in at the gateway always requires enrolled factors.
-func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
+func (all flows) walk(alias string, unconditional bool, visited map[string]bool, required *signInRequirements) {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {
 		return
@@ -200,18 +200,18 @@ func (all flows) walk(alias string, everybody bool, visited map[string]bool, req
 		switch {
 		case step.Requirement == "DISABLED":
 		case step.FlowAlias != "":
-			all.walk(step.FlowAlias, everybody && !all.isOnlyForOwners(step), visited, required)
-		case slices.Contains(secondFactors, step.Authenticator):
-			required.secondFactor = required.secondFactor || everybody
-		case !slices.Contains(ownSteps, step.Authenticator):
-			required.foreign = append(required.foreign, step.Authenticator)
+			all.walk(step.FlowAlias, unconditional && !all.isOnlyIfEnrolled(step), visited, required)
+		case slices.Contains(secondFactorSteps, step.Authenticator):
+			required.secondFactor = required.secondFactor || unconditional
+		case !slices.Contains(supportedSteps, step.Authenticator):
+			required.unsupportedSteps = append(required.unsupportedSteps, step.Authenticator)
 		}
 	}
 }
 
-// isOnlyForOwners reports whether a subflow applies only to users who have enrolled the factor. Other conditions, such as roles,
+// isOnlyIfEnrolled reports whether a subflow applies only to users who have enrolled the factor. Other conditions, such as roles,
 // count as met.
-func (all flows) isOnlyForOwners(step execution) bool {
+func (all flows) isOnlyIfEnrolled(step execution) bool {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == step.FlowAlias })
 	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(all[i].Executions, func(e execution) bool {
 		return e.Authenticator == "conditional-user-configured" && e.Requirement == "REQUIRED"
@@ -240,25 +240,25 @@ type scopeMapping struct {
 	Roles       []string `json:"roles"`
 }
 
-// scopesByRole returns the client scopes that are restricted to roles that not every user has.
-func (r *realm) scopesByRole() map[string]bool {
-	byRole := map[string]bool{}
-	everyones := r.everyonesRoles()
+// restrictedScopes returns the client scopes that are restricted to roles that not every user has.
+func (r *realm) restrictedScopes() map[string]bool {
+	restricted := map[string]bool{}
+	defaultRoles := r.defaultRoles()
 	for _, m := range r.ScopeMappings {
-		if m.ClientScope != "" && !slices.ContainsFunc(m.Roles, func(role string) bool { return everyones[role] }) {
-			byRole[m.ClientScope] = true
+		if m.ClientScope != "" && !slices.ContainsFunc(m.Roles, func(role string) bool { return defaultRoles[role] }) {
+			restricted[m.ClientScope] = true
 		}
 	}
 	for _, mappings := range r.ClientScopeMappings {
 		for _, m := range mappings {
-			byRole[m.ClientScope] = m.ClientScope != ""
+			restricted[m.ClientScope] = m.ClientScope != ""
 		}
 	}
-	return byRole
+	return restricted
 }
 
-// everyonesRoles returns the realm's default role and its roles if every user has it.
-func (r *realm) everyonesRoles() map[string]bool {
+// defaultRoles returns the realm's default role and its roles if every user has it.
+func (r *realm) defaultRoles() map[string]bool {
 	all := map[string]bool{}
 	if !slices.ContainsFunc(r.Users, func(u user) bool { return !slices.Contains(u.RealmRoles, r.DefaultRole.Name) }) {
 		r.addRole(r.DefaultRole.Name, all)
@@ -274,25 +274,25 @@ func (r *realm) addRole(name string, to map[string]bool) {
 	to[name] = true
 	for _, role := range r.Roles.Realm {
 		if role.Name == name {
-			for _, part := range role.Composites.Realm {
-				r.addRole(part, to)
+			for _, composite := range role.Composites.Realm {
+				r.addRole(composite, to)
 			}
 		}
 	}
 }
 
-// groupRoles notes the groups with roles.
-func (c *conversion) groupRoles(groups []group) {
+// reportGroupRoles notes the groups with roles.
+func (c *converter) reportGroupRoles(groups []group) {
 	for _, g := range groups {
-		if roles := c.realm.notableRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
-			c.changed("roles of the group %s omitted: %s; use scope_limit", g.Path, strings.Join(roles, ", "))
+		if roles := c.realm.assignedRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
+			c.reportChange("roles of the group %s omitted: %s; use scope_limit", g.Path, strings.Join(roles, ", "))
 		}
-		c.groupRoles(g.SubGroups)
+		c.reportGroupRoles(g.SubGroups)
 	}
 }
 
-// notableRoles returns the roles that Keycloak does not assign to every user.
-func (r *realm) notableRoles(realmRoles []string, clientRoles map[string][]string) (roles []string) {
+// assignedRoles returns the roles that Keycloak does not assign to every user.
+func (r *realm) assignedRoles(realmRoles []string, clientRoles map[string][]string) (roles []string) {
 	for _, role := range realmRoles {
 		if !slices.Contains([]string{r.DefaultRole.Name, "default-roles-" + r.Realm, "offline_access", "uma_authorization"}, role) {
 			roles = append(roles, role)
@@ -308,54 +308,54 @@ func (r *realm) notableRoles(realmRoles []string, clientRoles map[string][]strin
 	return roles
 }
 
-// conversion builds the Caddyfile for a realm.
-type conversion struct {
-	text        bytes.Buffer
-	indent      int
-	realm       *realm
-	issuer      string
-	check       func(caddyfile string) error
-	entry       string          // current entry, such as "user ada"
-	summary     []string        // omissions and changes
-	clientIDs   map[string]bool // IDs of converted clients
-	userNames   map[string]bool // names of converted users in lower case
-	sharedNames map[string]bool // group names used by several groups
-	required    signIn
-	byRole      map[string]bool // client scopes restricted to roles
+// converter builds the Caddyfile for a realm.
+type converter struct {
+	output           bytes.Buffer
+	indent           int
+	realm            *realm
+	issuer           string
+	check            func(caddyfile string) error
+	currentEntry     string          // current entry, such as "user ada"
+	summary          []string        // omissions and changes
+	clientIDs        map[string]bool // IDs of converted clients
+	userNames        map[string]bool // names of converted users in lower case
+	ambiguousGroups  map[string]bool // group names used by several groups
+	signIn           signInRequirements
+	restrictedScopes map[string]bool // client scopes restricted to roles
 }
 
-// add writes the block of a user or client, unless reason is set or this server rejects the block.
-func (c *conversion) add(kind, name, reason string, write func()) bool {
-	c.entry = kind + " " + name
-	defer func() { c.entry = "realm" }()
+// writeEntry writes the block of a user or client, unless reason is set or this server rejects the block.
+func (c *converter) writeEntry(kind, name, reason string, write func()) bool {
+	c.currentEntry = kind + " " + name
+	defer func() { c.currentEntry = "realm" }()
 	if reason == "" {
-		length, notes := c.text.Len(), len(c.summary)
-		c.within(kind+" "+quote(name), write)
-		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.text.Bytes()[length:]) + "\t}\n}\n")
+		length, reported := c.output.Len(), len(c.summary)
+		c.writeNested(kind+" "+quote(name), write)
+		err := c.check("{\n\tfhir {\n\t\tissuer " + c.issuer + "\n" + string(c.output.Bytes()[length:]) + "\t}\n}\n")
 		if err == nil {
 			return true
 		}
-		c.text.Truncate(length)
-		c.summary = c.summary[:notes]
+		c.output.Truncate(length)
+		c.summary = c.summary[:reported]
 		reason = fmt.Sprintf("this server rejects it: %v", err)
 	}
-	c.note("Omitted", c.entry+": "+reason)
+	c.report("Omitted", c.currentEntry+": "+reason)
 	return false
 }
 
-// note adds a comment to the result and the same line to the summary.
-func (c *conversion) note(kind, text string) {
-	c.raw("# " + kind + ": " + commented(text))
-	c.summary = append(c.summary, strings.ToLower(kind)+": "+commented(text))
+// report adds a comment to the result and the same line to the summary.
+func (c *converter) report(kind, text string) {
+	c.writeRaw("# " + kind + ": " + commentText(text))
+	c.summary = append(c.summary, strings.ToLower(kind)+": "+commentText(text))
 }
 
-// option writes an option with the words that check accepts. A nil check accepts all. Without words, it writes nothing.
-func (c *conversion) option(name string, check func(string) error, words ...string) {
-	c.line(name, c.taken(name, check, words...)...)
+// writeOption writes an option with the words that check accepts. A nil check accepts all. Without words, it writes nothing.
+func (c *converter) writeOption(name string, check func(string) error, words ...string) {
+	c.writeLine(name, c.acceptedWords(name, check, words...)...)
 }
 
-// taken returns the words that check accepts and that Caddy does not change. It notes the others.
-func (c *conversion) taken(option string, check func(string) error, words ...string) (taken []string) {
+// acceptedWords returns the words that check accepts and that Caddy does not change. It notes the others.
+func (c *converter) acceptedWords(option string, check func(string) error, words ...string) (accepted []string) {
 	for _, word := range words {
 		var err error
 		if check != nil && word != "" {
@@ -364,50 +364,50 @@ func (c *conversion) taken(option string, check func(string) error, words ...str
 		switch {
 		case word == "":
 		case err != nil:
-			c.changed("%s omitted: %v", option, err)
-		case isReplaced(word):
-			c.changed("%s omitted: %q, which Caddy would not read as it is", option, word)
+			c.reportChange("%s omitted: %v", option, err)
+		case isAlteredByCaddy(word):
+			c.reportChange("%s omitted: %q, which Caddy would not read as it is", option, word)
 		default:
-			taken = append(taken, word)
+			accepted = append(accepted, word)
 		}
 	}
-	return taken
+	return accepted
 }
 
-func (c *conversion) line(option string, words ...string) {
+func (c *converter) writeLine(option string, words ...string) {
 	for _, word := range words {
 		option += " " + quote(word)
 	}
 	if len(words) > 0 {
-		c.raw(option)
+		c.writeRaw(option)
 	}
 }
 
-func (c *conversion) raw(line string) {
-	c.text.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
+func (c *converter) writeRaw(line string) {
+	c.output.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
 }
 
-// changed notes a difference of the current entry from Keycloak's.
-func (c *conversion) changed(format string, about ...any) {
-	c.note("Changed", c.entry+": "+fmt.Sprintf(format, about...))
+// reportChange notes a difference of the current entry from Keycloak's.
+func (c *converter) reportChange(format string, args ...any) {
+	c.report("Changed", c.currentEntry+": "+fmt.Sprintf(format, args...))
 }
 
-// within writes a nested block.
-func (c *conversion) within(head string, write func()) {
-	c.raw(strings.TrimSpace(head + " {"))
+// writeNested writes a nested block.
+func (c *converter) writeNested(head string, write func()) {
+	c.writeRaw(strings.TrimSpace(head + " {"))
 	c.indent++
 	write()
 	c.indent--
-	c.raw("}")
+	c.writeRaw("}")
 }
 
-// bare matches words that need no quotes in any parser.
-var bare = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
+// unquotedWord matches words that need no quotes in any parser.
+var unquotedWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
 
 // quote quotes a word so that Caddy does not change it. Text between back-quotes is literal.
 func quote(word string) string {
 	switch {
-	case bare.MatchString(word):
+	case unquotedWord.MatchString(word):
 		return word
 	case !strings.ContainsAny(word, "\"\\"):
 		return `"` + word + `"`
@@ -415,13 +415,13 @@ func quote(word string) string {
 	return "`" + word + "`"
 }
 
-// isReplaced reports whether Caddy would change a word, for example an environment variable, a placeholder or a line break.
-func isReplaced(word string) bool {
+// isAlteredByCaddy reports whether Caddy would change a word, for example an environment variable, a placeholder or a line break.
+func isAlteredByCaddy(word string) bool {
 	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
 }
 
-// commented returns text that is safe in a comment, in which Caddy replaces environment variables, too.
-func commented(text string) string {
+// commentText returns text that is safe in a comment, in which Caddy replaces environment variables, too.
+func commentText(text string) string {
 	text = strings.NewReplacer("{", "(", "}", ")").Replace(text)
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.IsSpace(r) {

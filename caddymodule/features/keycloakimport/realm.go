@@ -46,17 +46,17 @@ type group struct {
 }
 
 type user struct {
-	Username      string              `json:"username"`
-	Enabled       bool                `json:"enabled"`
-	Email         string              `json:"email"`
-	EmailVerified bool                `json:"emailVerified"`
-	FirstName     string              `json:"firstName"`
-	LastName      string              `json:"lastName"`
-	Attributes    map[string][]string `json:"attributes"`
-	Groups        []string            `json:"groups"` // group paths
-	Required      []string            `json:"requiredActions"`
-	Credentials   []credential        `json:"credentials"`
-	Federated     []struct {
+	Username        string              `json:"username"`
+	Enabled         bool                `json:"enabled"`
+	Email           string              `json:"email"`
+	EmailVerified   bool                `json:"emailVerified"`
+	FirstName       string              `json:"firstName"`
+	LastName        string              `json:"lastName"`
+	Attributes      map[string][]string `json:"attributes"`
+	Groups          []string            `json:"groups"` // group paths
+	RequiredActions []string            `json:"requiredActions"`
+	Credentials     []credential        `json:"credentials"`
+	IdentityLinks   []struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
 	ServiceAccount string              `json:"serviceAccountClientId"`
@@ -96,7 +96,7 @@ type keycloakClient struct {
 	Protocol        string            `json:"protocol"`
 	Enabled         *bool             `json:"enabled"`
 	BearerOnly      bool              `json:"bearerOnly"`
-	Public          bool              `json:"publicClient"`
+	IsPublic        bool              `json:"publicClient"`
 	StandardFlow    *bool             `json:"standardFlowEnabled"`
 	ImplicitFlow    bool              `json:"implicitFlowEnabled"`
 	DirectGrants    bool              `json:"directAccessGrantsEnabled"`
@@ -116,7 +116,7 @@ type keycloakClient struct {
 	} `json:"protocolMappers"`
 }
 
-func read(export []byte) (*realm, error) {
+func parseRealm(export []byte) (*realm, error) {
 	r := new(realm)
 	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))
 	if err == nil && r.Realm == "" {
@@ -128,17 +128,17 @@ func read(export []byte) (*realm, error) {
 	return r, nil
 }
 
-// sharedNames returns the group names used by several groups with members.
-func (r *realm) sharedNames() map[string]bool {
-	paths, shared := map[string]string{}, map[string]bool{}
+// ambiguousGroups returns the group names used by several groups with members.
+func (r *realm) ambiguousGroups() map[string]bool {
+	paths, ambiguous := map[string]string{}, map[string]bool{}
 	for _, u := range r.Users {
 		for _, path := range u.Groups {
 			name := groupName(path)
-			shared[name] = shared[name] || cmp.Or(paths[name], path) != path
+			ambiguous[name] = ambiguous[name] || cmp.Or(paths[name], path) != path
 			paths[name] = path
 		}
 	}
-	return shared
+	return ambiguous
 }
 
 func groupName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

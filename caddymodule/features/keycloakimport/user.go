@@ -20,30 +20,30 @@ var (
 	fhirUserAttributes = []string{"fhirUser", "fhir_user", "fhirUserReference"}
 )
 
-// users writes the blocks of users, except service accounts, which belong to clients.
-func (c *conversion) users() {
+// writeUsers writes the blocks of users, except service accounts, which belong to clients.
+func (c *converter) writeUsers() {
 	for _, u := range c.realm.Users {
 		if u.ServiceAccount != "" {
 			continue
 		}
 		hash, err := u.passwordHash()
-		reason := c.unusable(u)
+		reason := c.userSkipReason(u)
 		if reason == "" && err != nil {
 			reason = err.Error()
 		}
-		if c.add("user", u.Username, reason, func() { c.user(u, hash) }) {
+		if c.writeEntry("user", u.Username, reason, func() { c.writeUser(u, hash) }) {
 			c.userNames[strings.ToLower(u.Username)] = true
 		}
 	}
 	if len(c.userNames) > 0 {
-		c.changed("people sign in by the name as it stands here: its case counts, and an e-mail address is not a name")
+		c.reportChange("people sign in by the name as it stands here: its case counts, and an e-mail address is not a name")
 	}
 }
 
-// unusable returns the reason why a user cannot be converted or could sign in with weaker authentication, or "".
-func (c *conversion) unusable(u user) string {
+// userSkipReason returns the reason why a user cannot be converted or could sign in with weaker authentication, or "".
+func (c *converter) userSkipReason(u user) string {
 	switch name := u.Username; {
-	case name == "" || isReplaced(name):
+	case name == "" || isAlteredByCaddy(name):
 		return "the name is empty, or has braces"
 	case namecheck.CheckConfigured(name) != nil:
 		return fmt.Sprintf("the name, which is the sub of tokens here, %v", namecheck.CheckConfigured(name))
@@ -53,29 +53,29 @@ func (c *conversion) unusable(u user) string {
 		return "another user has this name; Keycloak ignores its case"
 	case u.FederationLink != "":
 		return "they come from a directory, which would no longer decide about them"
-	case len(u.Federated) > 0 && !u.has("password"):
-		return fmt.Sprintf("they sign in by %s; name it in an idp block", u.Federated[0].Provider)
-	case len(u.Required) > 0:
-		return "Keycloak lets them in after the required actions " + strings.Join(u.Required, ", ")
+	case len(u.IdentityLinks) > 0 && !u.hasCredential("password"):
+		return fmt.Sprintf("they sign in by %s; name it in an idp block", u.IdentityLinks[0].Provider)
+	case len(u.RequiredActions) > 0:
+		return "Keycloak lets them in after the required actions " + strings.Join(u.RequiredActions, ", ")
 	case c.realm.VerifyEmail && !u.EmailVerified:
 		return "Keycloak lets them in after they have verified their e-mail address"
 	}
-	return c.lostFactor(u)
+	return c.lostFactorReason(u)
 }
 
-func (u user) has(kind string) bool {
-	return slices.ContainsFunc(u.Credentials, func(held credential) bool { return held.Type == kind })
+func (u user) hasCredential(kind string) bool {
+	return slices.ContainsFunc(u.Credentials, func(cred credential) bool { return cred.Type == kind })
 }
 
-// lostFactor returns the reason why a user with a second factor could sign in with the password alone, or "".
-func (c *conversion) lostFactor(u user) (reason string) {
-	for _, held := range u.Credentials {
-		if held.Type == "password" {
+// lostFactorReason returns the reason why a user with a second factor could sign in with the password alone, or "".
+func (c *converter) lostFactorReason(u user) (reason string) {
+	for _, cred := range u.Credentials {
+		if cred.Type == "password" {
 			continue
 		}
-		err := fmt.Errorf("it is a credential of type %s", held.Type)
-		if held.Type == "otp" {
-			_, err = held.otpKey(c.realm.OTPAlgorithm)
+		err := fmt.Errorf("it is a credential of type %s", cred.Type)
+		if cred.Type == "otp" {
+			_, err = cred.otpKey(c.realm.OTPAlgorithm)
 		}
 		if err == nil {
 			return ""
@@ -85,46 +85,46 @@ func (c *conversion) lostFactor(u user) (reason string) {
 	return reason
 }
 
-func (c *conversion) user(u user, hash string) {
-	c.option("password_hash", nil, hash)
-	c.factors(u)
-	c.option("name", nil, strings.TrimSpace(u.FirstName+" "+u.LastName))
-	email := c.taken("email", people.CheckEmail, u.Email)
+func (c *converter) writeUser(u user, hash string) {
+	c.writeOption("password_hash", nil, hash)
+	c.writeFactors(u)
+	c.writeOption("name", nil, strings.TrimSpace(u.FirstName+" "+u.LastName))
+	email := c.acceptedWords("email", people.CheckEmail, u.Email)
 	if u.EmailVerified && len(email) > 0 {
 		email = append(email, "verified")
 	}
-	c.line("email", email...)
-	c.option("phone", nil, first(u.Attributes, phoneAttributes...))
-	c.option("fhir_user", people.CheckFHIRUser, first(u.Attributes, fhirUserAttributes...))
+	c.writeLine("email", email...)
+	c.writeOption("phone", nil, firstAttribute(u.Attributes, phoneAttributes...))
+	c.writeOption("fhir_user", people.CheckFHIRUser, firstAttribute(u.Attributes, fhirUserAttributes...))
 	var groups []string
 	for _, path := range u.Groups {
 		name := groupName(path)
-		if c.sharedNames[name] {
+		if c.ambiguousGroups[name] {
 			name = strings.TrimPrefix(path, "/")
 		}
 		groups = append(groups, name)
 	}
-	c.option("group", nil, groups...)
-	c.option("claim given_name", nil, u.FirstName)
-	c.option("claim family_name", nil, u.LastName)
+	c.writeOption("group", nil, groups...)
+	c.writeOption("claim given_name", nil, u.FirstName)
+	c.writeOption("claim family_name", nil, u.LastName)
 	if !u.Enabled {
-		c.raw("disabled")
+		c.writeRaw("disabled")
 	}
-	for _, federated := range u.Federated {
-		c.changed("link to %s omitted; an idp block with \"link email\" makes it anew", federated.Provider)
+	for _, link := range u.IdentityLinks {
+		c.reportChange("link to %s omitted; an idp block with \"link email\" makes it anew", link.Provider)
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Attributes)) {
 		if !slices.Contains(slices.Concat(phoneAttributes, fhirUserAttributes), name) {
-			c.changed("attribute omitted: %s", name)
+			c.reportChange("attribute omitted: %s", name)
 		}
 	}
-	if roles := c.realm.notableRoles(u.RealmRoles, u.ClientRoles); len(roles) > 0 {
-		c.changed("roles omitted: %s; use a group, and scope_limit", strings.Join(roles, ", "))
+	if roles := c.realm.assignedRoles(u.RealmRoles, u.ClientRoles); len(roles) > 0 {
+		c.reportChange("roles omitted: %s; use a group, and scope_limit", strings.Join(roles, ", "))
 	}
 }
 
-// first returns the first value of the first attribute in names.
-func first(attributes map[string][]string, names ...string) string {
+// firstAttribute returns the first value of the first attribute in names.
+func firstAttribute(attributes map[string][]string, names ...string) string {
 	for _, name := range names {
 		if values := attributes[name]; len(values) > 0 {
 			return strings.TrimSpace(values[0])
@@ -133,27 +133,27 @@ func first(attributes map[string][]string, names ...string) string {
 	return ""
 }
 
-// factors writes the key of the first authenticator app with the parameters that all apps support.
-func (c *conversion) factors(u user) {
-	written := false
-	for _, held := range u.Credentials {
-		switch held.Type {
+// writeFactors writes the key of the first authenticator app with the parameters that all apps support.
+func (c *converter) writeFactors(u user) {
+	hasApp := false
+	for _, cred := range u.Credentials {
+		switch cred.Type {
 		case "password":
 		case "otp":
-			key, err := held.otpKey(c.realm.OTPAlgorithm)
+			key, err := cred.otpKey(c.realm.OTPAlgorithm)
 			switch {
 			case err != nil:
-				c.changed("authenticator app omitted: %v", err)
-			case written:
-				c.changed("further authenticator app omitted; it can be enrolled again at /oauth2/account")
+				c.reportChange("authenticator app omitted: %v", err)
+			case hasApp:
+				c.reportChange("further authenticator app omitted; it can be enrolled again at /oauth2/account")
 			default:
-				c.option("totp_secret", nil, key)
-				written = true
+				c.writeOption("totp_secret", nil, key)
+				hasApp = true
 			}
 		case "webauthn", "webauthn-passwordless":
-			c.changed("passkey omitted: it is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
+			c.reportChange("passkey omitted: it is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
 		default:
-			c.changed("credential omitted: type %s", held.Type)
+			c.reportChange("credential omitted: type %s", cred.Type)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 // passwordHash returns the password hash in the format of Argon2's reference implementation, or
 // the reason why this server cannot compare it.
 func (u user) passwordHash() (string, error) {
-	i := slices.IndexFunc(u.Credentials, func(held credential) bool { return held.Type == "password" })
+	i := slices.IndexFunc(u.Credentials, func(cred credential) bool { return cred.Type == "password" })
 	if i < 0 {
 		return "", errors.New("they have no password in the export; export with users")
 	}
@@ -187,7 +187,7 @@ func (u user) passwordHash() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("their password's hash cannot be read: %w", err)
 	}
-	parameter := func(name string) string { return first(data.Parameters, name) }
+	parameter := func(name string) string { return firstAttribute(data.Parameters, name) }
 	if data.Algorithm != "argon2" || parameter("type") != "id" || parameter("version") != "1.3" {
 		return "", fmt.Errorf("their password's hash is %s, not argon2id; Keycloak makes one at their next sign-in there, if the realm's password policy says so", cmp.Or(data.Algorithm, "unknown"))
 	}

@@ -43,17 +43,17 @@ type Rule struct {
 
 // Set is a site's compiled rules. It is safe for concurrent use.
 type Set struct {
-	denies, allows ruleList
-	elements       []string // resource elements that rules use
+	denyRules, allowRules ruleList
+	elements              []string // resource elements that rules use
 }
 
 // ruleList is the rules with one effect.
-type ruleList struct{ ofRequest, ofResource []*compiledRule }
+type ruleList struct{ requestRules, resourceRules []*compiledRule }
 
 type compiledRule struct {
-	name    string
-	program cel.Program
-	partial cel.Program // for partially unknown input: before the resource is known, or without claims
+	name           string
+	program        cel.Program
+	partialProgram cel.Program // for partially unknown input: before the resource is known, or without claims
 }
 
 // Compile compiles rules. Its error lists all invalid rules.
@@ -63,7 +63,7 @@ func Compile(rules []Rule) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{}
-	var wrong []error
+	var invalid []error
 	names := map[string]bool{}
 	for i, r := range rules {
 		if r.Name == "" {
@@ -71,19 +71,19 @@ func Compile(rules []Rule) (*Set, error) {
 		}
 		err := r.check()
 		if err == nil && names[r.Name] {
-			err = fmt.Errorf("%w: another has this name", errRule)
+			err = fmt.Errorf("%w: another has this name", errInvalidRule)
 		}
 		names[r.Name] = true
 		if err == nil {
-			err = s.add(env, r)
+			err = s.addRule(env, r)
 		}
 		if err != nil {
-			wrong = append(wrong, r.wrong(err))
+			invalid = append(invalid, r.annotate(err))
 		}
 	}
 	slices.Sort(s.elements)
 	s.elements = slices.Compact(s.elements)
-	return s, errors.Join(wrong...)
+	return s, errors.Join(invalid...)
 }
 
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
@@ -91,15 +91,15 @@ var ruleName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 func (r Rule) check() error {
 	switch {
 	case r.Effect != rule.Allow && r.Effect != rule.Deny:
-		return fmt.Errorf("%w: the effect is %q, not allow or deny", errRule, r.Effect)
+		return fmt.Errorf("%w: the effect is %q, not allow or deny", errInvalidRule, r.Effect)
 	case !ruleName.MatchString(r.Name):
-		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", errRule)
+		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", errInvalidRule)
 	}
 	return nil
 }
 
-// wrong adds the effect, name and position of the rule to an error.
-func (r Rule) wrong(err error) error {
+// annotate adds the effect, name and position of the rule to an error.
+func (r Rule) annotate(err error) error {
 	err = fmt.Errorf("%s %s: %w", r.Effect, r.Name, err)
 	if r.Source.Source != "" {
 		err = fmt.Errorf("%s: %w", r.Source.Source, err)
@@ -107,53 +107,53 @@ func (r Rule) wrong(err error) error {
 	return err
 }
 
-func (s *Set) add(env *cel.Env, from Rule) error {
-	checked, issues := env.Compile(from.Expression)
+func (s *Set) addRule(env *cel.Env, source Rule) error {
+	compiled, issues := env.Compile(source.Expression)
 	if err := issues.Err(); err != nil {
-		return located(issues)
+		return issueErrors(issues)
 	}
-	if checked.OutputType() != cel.BoolType {
-		return fmt.Errorf("%w: it is %v, not bool: compare it with something", errExpression, checked.OutputType())
+	if compiled.OutputType() != cel.BoolType {
+		return fmt.Errorf("%w: it is %v, not bool: compare it with something", errInvalidExpression, compiled.OutputType())
 	}
-	elements, looks, err := mentioned(checked.NativeRep())
+	elements, usesResource, err := resourceElements(compiled.NativeRep())
 	if err != nil {
 		return err
 	}
 	s.elements = append(s.elements, elements...)
-	r := &compiledRule{name: from.Name}
-	if r.program, err = env.Program(checked, options(cel.OptOptimize)...); err != nil {
-		return fmt.Errorf("%w: %w", errExpression, err)
+	r := &compiledRule{name: source.Name}
+	if r.program, err = env.Program(compiled, programOptions(cel.OptOptimize)...); err != nil {
+		return fmt.Errorf("%w: %w", errInvalidExpression, err)
 	}
-	if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
-		return fmt.Errorf("%w: %w", errExpression, err)
+	if r.partialProgram, err = env.Program(compiled, programOptions(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
+		return fmt.Errorf("%w: %w", errInvalidExpression, err)
 	}
-	list := &s.allows
-	if from.Effect == rule.Deny {
-		list = &s.denies
+	list := &s.allowRules
+	if source.Effect == rule.Deny {
+		list = &s.denyRules
 	}
-	if !looks {
-		list.ofRequest = append(list.ofRequest, r)
+	if !usesResource {
+		list.requestRules = append(list.requestRules, r)
 		return nil
 	}
-	list.ofResource = append(list.ofResource, r)
+	list.resourceRules = append(list.resourceRules, r)
 	return nil
 }
 
-func options(o cel.EvalOption) []cel.ProgramOption {
+func programOptions(o cel.EvalOption) []cel.ProgramOption {
 	return []cel.ProgramOption{
-		cel.EvalOptions(o), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptEvery),
+		cel.EvalOptions(o), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptInterval),
 	}
 }
 
-// located returns CEL's issues with their positions. CEL counts columns from 0.
-func located(issues *cel.Issues) error {
+// issueErrors returns CEL's issues with their positions. CEL counts columns from 0.
+func issueErrors(issues *cel.Issues) error {
 	var all []error
 	for _, issue := range issues.Errors() {
 		at := fmt.Sprintf("column %d", issue.Location.Column()+1)
 		if line := issue.Location.Line(); line > 1 {
 			at = fmt.Sprintf("line %d, %s", line, at)
 		}
-		all = append(all, fmt.Errorf("%w: %s: %s", errExpression, at, issue.Message))
+		all = append(all, fmt.Errorf("%w: %s: %s", errInvalidExpression, at, issue.Message))
 	}
 	return errors.Join(all...)
 }
@@ -163,8 +163,8 @@ const (
 	maxCost = 100_000
 	// maxLength is the maximum length of an expression in characters.
 	maxLength = 10_000
-	// interruptEvery is the number of loop steps between checks of the context.
-	interruptEvery = 100
+	// interruptInterval is the number of loop steps between checks of the context.
+	interruptInterval = 100
 )
 
 // environment declares the variables. Their fields have types, so that wrong names are compile errors. The resource
@@ -185,28 +185,28 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// mentioned returns the resource elements in an expression. looks reports whether there are any. The expression
+// resourceElements returns the resource elements in an expression. looks reports whether there are any. The expression
 // must name them, so that only these are read.
-func mentioned(checked *ast.AST) (elements []string, looks bool, err error) {
+func resourceElements(checked *ast.AST) (elements []string, usesResource bool, err error) {
 	isResource := func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == resourceName
 	}
-	for _, found := range ast.MatchDescendants(ast.NavigateAST(checked), isResource) {
-		element, ok := elementOf(found)
+	for _, node := range ast.MatchDescendants(ast.NavigateAST(checked), isResource) {
+		element, ok := selectedElement(node)
 		if !ok {
-			at := checked.SourceInfo().GetStartLocation(found.ID())
+			at := checked.SourceInfo().GetStartLocation(node.ID())
 			return nil, false, fmt.Errorf("%w: column %d: name an element, such as resource.subject or has(resource.subject)",
-				errExpression, at.Column()+1)
+				errInvalidExpression, at.Column()+1)
 		}
-		elements, looks = append(elements, element), true
+		elements, usesResource = append(elements, element), true
 	}
-	return elements, looks, nil
+	return elements, usesResource, nil
 }
 
-// elementOf returns the element selected from the resource: resource.name, resource.?name, resource["name"] or
+// selectedElement returns the element selected from the resource: resource.name, resource.?name, resource["name"] or
 // resource[?"name"].
-func elementOf(found ast.NavigableExpr) (string, bool) {
-	parent, ok := found.Parent()
+func selectedElement(node ast.NavigableExpr) (string, bool) {
+	parent, ok := node.Parent()
 	if !ok {
 		return "", false
 	}
@@ -228,10 +228,10 @@ func elementOf(found ast.NavigableExpr) (string, bool) {
 
 // Reasons why [Compile] rejects a rule.
 var (
-	// errRule is the error of an invalid effect or name.
-	errRule = errors.New("no rule")
-	// errExpression is the error of an invalid or non-boolean expression.
-	errExpression = errors.New("invalid expression")
+	// errInvalidRule is the error of an invalid effect or name.
+	errInvalidRule = errors.New("no rule")
+	// errInvalidExpression is the error of an invalid or non-boolean expression.
+	errInvalidExpression = errors.New("invalid expression")
 )
 
 // Input contains the variables of rules except the resource. It must not be changed while the [rule.Evaluation] is in use.
@@ -240,8 +240,8 @@ type Input struct {
 	Token Token
 	// Request is the request.
 	Request Request
-	// Unread are the names of the person's claims that could not be read. Expressions that depend on them fail.
-	Unread []string
+	// UnreadClaims are the names of the person's claims that could not be read. Expressions that depend on them fail.
+	UnreadClaims []string
 	// Now is the time of the evaluation.
 	Now time.Time
 }
@@ -294,7 +294,7 @@ func newInput(r rule.Request, claims []string) *Input {
 	i := r.Interaction
 	in := &Input{Now: time.Now(), Request: Request{
 		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: r.Method,
-		Parameters: map[string][]string{}, ClientIP: requester.Address(r.Client),
+		Parameters: map[string][]string{}, ClientIP: requester.Address(r.ClientRequest),
 	}}
 	if i.Kind == interaction.CompartmentSearch {
 		in.Request.Compartment = i.Compartment.String()
@@ -303,7 +303,7 @@ func newInput(r rule.Request, claims []string) *Input {
 		in.Request.Parameters[p.Name] = append(in.Request.Parameters[p.Name], p.Value)
 	}
 	if t := r.Token; t != nil {
-		in.Unread = t.Unread
+		in.UnreadClaims = t.UnreadClaims
 		in.Token = Token{
 			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
 			FHIRUser: t.FHIRUser, IDP: t.IDP, Groups: t.Groups, Claims: make(map[string][]string, len(claims)),
@@ -316,19 +316,19 @@ func newInput(r rule.Request, claims []string) *Input {
 }
 
 type variables struct {
-	in       *Input
-	resource *elements // nil if only the request is evaluated
+	input    *Input
+	resource *lazyResource // nil if only the request is evaluated
 }
 
 // ResolveName implements cel.Activation.
 func (v variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "token":
-		return &v.in.Token, true
+		return &v.input.Token, true
 	case "request":
-		return &v.in.Request, true
+		return &v.input.Request, true
 	case "now":
-		return types.Timestamp{Time: v.in.Now}, true
+		return types.Timestamp{Time: v.input.Now}, true
 	case resourceName:
 		if v.resource != nil {
 			return v.resource.value(), true
@@ -342,50 +342,50 @@ func (variables) Parent() cel.Activation { return nil }
 
 const resourceName = "resource"
 
-// elements are the elements of a resource that rules use, read on first use.
-type elements struct {
+// lazyResource are the elements of a resource that rules use, read on first use.
+type lazyResource struct {
 	resource resource.Resource
 	names    []string
-	read     any
+	cached   any
 }
 
 // value returns the resource as a CEL value. If it cannot be read, rules that use it fail.
-func (e *elements) value() any {
-	if e.read != nil {
-		return e.read
+func (e *lazyResource) value() any {
+	if e.cached != nil {
+		return e.cached
 	}
-	found := make(map[string]any, len(e.names))
-	e.read = found
+	members := make(map[string]any, len(e.names))
+	e.cached = members
 	for _, name := range e.names {
 		text, ok := e.resource.Member(name)
 		if !ok {
 			continue
 		}
-		value, err := read(rawjson.NewCursor(text))
+		value, err := readValue(rawjson.NewCursor(text))
 		if err != nil {
-			e.read = types.WrapErr(fmt.Errorf("element %s: %w", name, err))
+			e.cached = types.WrapErr(fmt.Errorf("element %s: %w", name, err))
 			break
 		}
-		found[name] = value
+		members[name] = value
 	}
-	return e.read
+	return e.cached
 }
 
-// read reads a JSON value. Numbers without a fraction are integers if they fit.
-func read(c *rawjson.Cursor) (any, error) {
+// readValue reads a JSON value. Numbers without a fraction are integers if they fit.
+func readValue(c *rawjson.Cursor) (any, error) {
 	switch c.Kind() {
 	case rawjson.Object:
 		members := map[string]any{}
 		err := c.Object(func(name []byte) (err error) {
 			key := string(name)
-			members[key], err = read(c)
+			members[key], err = readValue(c)
 			return err
 		})
 		return members, err
 	case rawjson.Array:
 		list := []any{}
 		err := c.Array(func() error {
-			element, err := read(c)
+			element, err := readValue(c)
 			list = append(list, element)
 			return err
 		})

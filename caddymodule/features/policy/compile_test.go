@@ -28,21 +28,21 @@ func TestCompileErrors(t *testing.T) {
 		want string // substring of the error
 		err  error
 	}{
-		{"syntax", Rule{Effect: rule.Deny, Expression: "token.patient =="}, "column 17: Syntax error", errExpression},
-		{"unknown variable", Rule{Effect: rule.Deny, Expression: "true || user == ''"}, "column 9: undeclared reference to 'user'", errExpression},
-		{"unknown field", Rule{Effect: rule.Deny, Expression: "token.client == 'a'"}, "column 6: undefined field 'client'", errExpression},
-		{"a field of another type", Rule{Effect: rule.Deny, Expression: "token.scopes == 'a'"}, "column 14: found no matching overload", errExpression},
-		{"several lines", Rule{Effect: rule.Deny, Expression: "true &&\n\tnone"}, "line 2, column 2: undeclared reference", errExpression},
-		{"a string", Rule{Effect: rule.Deny, Expression: "token.patient"}, "it is string, not bool", errExpression},
-		{"unknown type", Rule{Effect: rule.Deny, Expression: "resource.active"}, "it is dyn, not bool", errExpression},
-		{"the whole resource", Rule{Effect: rule.Deny, Expression: "true || 'id' in resource"}, "column 17: name an element", errExpression},
-		{"an element by a variable", Rule{Effect: rule.Deny, Expression: "resource[request.type] == 1"}, "column 1: name an element", errExpression},
-		{"regular expression", Rule{Effect: rule.Deny, Expression: "request.id.matches('(')"}, "invalid matches argument", errExpression},
-		{"too long", Rule{Effect: rule.Deny, Expression: strings.Repeat("true||", maxLength) + "true"}, "expression code point size exceeds limit", errExpression},
-		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", errRule},
-		{"a name with a space", Rule{Effect: rule.Deny, Name: "a b", Expression: "true"}, "the name may have", errRule},
-		{"a long name", Rule{Effect: rule.Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", errRule},
-		{"the name of another", Rule{Effect: rule.Deny, Name: "first", Expression: "true"}, "another has this name", errRule},
+		{"syntax", Rule{Effect: rule.Deny, Expression: "token.patient =="}, "column 17: Syntax error", errInvalidExpression},
+		{"unknown variable", Rule{Effect: rule.Deny, Expression: "true || user == ''"}, "column 9: undeclared reference to 'user'", errInvalidExpression},
+		{"unknown field", Rule{Effect: rule.Deny, Expression: "token.client == 'a'"}, "column 6: undefined field 'client'", errInvalidExpression},
+		{"a field of another type", Rule{Effect: rule.Deny, Expression: "token.scopes == 'a'"}, "column 14: found no matching overload", errInvalidExpression},
+		{"several lines", Rule{Effect: rule.Deny, Expression: "true &&\n\tnone"}, "line 2, column 2: undeclared reference", errInvalidExpression},
+		{"a string", Rule{Effect: rule.Deny, Expression: "token.patient"}, "it is string, not bool", errInvalidExpression},
+		{"unknown type", Rule{Effect: rule.Deny, Expression: "resource.active"}, "it is dyn, not bool", errInvalidExpression},
+		{"the whole resource", Rule{Effect: rule.Deny, Expression: "true || 'id' in resource"}, "column 17: name an element", errInvalidExpression},
+		{"an element by a variable", Rule{Effect: rule.Deny, Expression: "resource[request.type] == 1"}, "column 1: name an element", errInvalidExpression},
+		{"regular expression", Rule{Effect: rule.Deny, Expression: "request.id.matches('(')"}, "invalid matches argument", errInvalidExpression},
+		{"too long", Rule{Effect: rule.Deny, Expression: strings.Repeat("true||", maxLength) + "true"}, "expression code point size exceeds limit", errInvalidExpression},
+		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", errInvalidRule},
+		{"a name with a space", Rule{Effect: rule.Deny, Name: "a b", Expression: "true"}, "the name may have", errInvalidRule},
+		{"a long name", Rule{Effect: rule.Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", errInvalidRule},
+		{"the name of another", Rule{Effect: rule.Deny, Name: "first", Expression: "true"}, "another has this name", errInvalidRule},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestMentioned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			looks := len(s.denies.ofResource) > 0
+			looks := len(s.denyRules.resourceRules) > 0
 			if got := strings.Join(s.elements, " "); got != tt.want || looks != (tt.want != "") {
 				t.Errorf("got %q, %t, want %q", got, looks, tt.want)
 			}
@@ -128,19 +128,19 @@ type fixedPolicy struct {
 func (p fixedPolicy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
 	in := newInput(r, nil)
 	in.Token, in.Now = p.token, p.now
-	return p.set.Request(ctx, in)
+	return p.set.Evaluate(ctx, in)
 }
 
-func (p fixedPolicy) Failed(_ *http.Request, err error) { p.t.Error(err) }
+func (p fixedPolicy) ReportFailure(_ *http.Request, err error) { p.t.Error(err) }
 
-// guarded is a FHIR server behind a guard with a policy.
-type guarded struct {
+// guardedServer is a FHIR server behind a guard with a policy.
+type guardedServer struct {
 	t        *testing.T
 	enforcer *enforce.Enforcer
 	store    *sample.Store
 }
 
-func newGuarded(t *testing.T, p fixedPolicy, records ...[]byte) guarded {
+func newGuardedServer(t *testing.T, p fixedPolicy, records ...[]byte) guardedServer {
 	t.Helper()
 	store, err := sample.NewStore(records...)
 	if err != nil {
@@ -149,20 +149,20 @@ func newGuarded(t *testing.T, p fixedPolicy, records ...[]byte) guarded {
 	if p.t = t; p.set == nil {
 		t.Fatal("there is no such rule")
 	}
-	return guarded{t, &enforce.Enforcer{Base: "/fhir/R4", Shared: enforce.NewShared(nil), Policies: []rule.Policy{p}}, store}
+	return guardedServer{t, &enforce.Enforcer{Base: "/fhir/R4", TypeRules: enforce.NewTypeRules(nil), Policies: []rule.Policy{p}}, store}
 }
 
 // ServeHTTP implements the next handler: the FHIR server.
-func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (g guardedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	(&sample.Server{Base: "/fhir/R4", Store: g.store}).ServeHTTP(w, r)
 	return nil
 }
 
 // get returns the status and body of a response.
-func (g guarded) get(h enforce.Holder, target string) (int, []byte) {
+func (g guardedServer) get(h enforce.Holder, target string) (int, []byte) {
 	g.t.Helper()
 	w := httptest.NewRecorder()
-	err := g.enforcer.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil), g, enforce.Bearer{Rights: enforce.NewRights(h, g.enforcer.Shared)})
+	err := g.enforcer.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil), g, enforce.Bearer{Rights: enforce.NewRights(h, g.enforcer.TypeRules)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal.Status, nil
 	} else if err != nil {
@@ -172,7 +172,7 @@ func (g guarded) get(h enforce.Holder, target string) (int, []byte) {
 }
 
 // found returns the references of the resources found by a search.
-func (g guarded) found(h enforce.Holder, target string) []string {
+func (g guardedServer) found(h enforce.Holder, target string) []string {
 	g.t.Helper()
 	status, body := g.get(h, target)
 	var b struct {
@@ -244,7 +244,7 @@ func TestDocumentedRules(t *testing.T) {
 	} {
 		t.Run(tt.rule+"/"+tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGuarded(t, fixedPolicy{set: sets[tt.rule], token: tt.token, now: tt.now}, labelled...)
+			g := newGuardedServer(t, fixedPolicy{set: sets[tt.rule], token: tt.token, now: tt.now}, labelled...)
 			if got, _ := g.get(tt.holder, tt.target); got != tt.status {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}
@@ -255,7 +255,7 @@ func TestDocumentedRules(t *testing.T) {
 // Names are not revealed through other resources or includes.
 func TestDocumentedResearch(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "reference/policies.md")["research"], token: Token{ClientID: "research"}}, labelled...)
+	g := newGuardedServer(t, fixedPolicy{set: documentedRules(t, "reference/policies.md")["research"], token: Token{ClientID: "research"}}, labelled...)
 	for target, want := range map[string]string{
 		"Patient": "", "Observation?_include=Observation:subject": "Observation/b1",
 		"?_type=Patient,Observation": "Observation/b1",
@@ -273,7 +273,7 @@ func TestDocumentedSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "guides/sandbox.md")["bruno"], token: Token{Subject: "bruno"}}, records...)
+	g := newGuardedServer(t, fixedPolicy{set: documentedRules(t, "guides/sandbox.md")["bruno"], token: Token{Subject: "bruno"}}, records...)
 	for target, want := range map[string]int{"Patient/p02": http.StatusOK, "Patient/p01": http.StatusNotFound} {
 		if got, _ := g.get(reader, target); got != want {
 			t.Errorf("%s: status %d, want %d", target, got, want)

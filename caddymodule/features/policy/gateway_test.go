@@ -31,8 +31,8 @@ func TestGateway(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := gatewaytest.Example(t, backend, "fhir_bearer\n", "fhir_bearer {\n\t\t\t"+tt.rule+"\n\t\t}\n")
-			if response := g.Ask(tt.method, "/fhir/R4/Patient/1", "", "Authorization", "Bearer "+g.Token()); response.StatusCode != tt.status {
-				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.Read(t, response))
+			if response := g.Do(tt.method, "/fhir/R4/Patient/1", "", "Authorization", "Bearer "+g.Token()); response.StatusCode != tt.status {
+				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.ReadBody(t, response))
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func (p *Policy) Subdirectives() (fields option.Block, repeatable []string) {
 func (p *Policy) parseRule(d *caddyfile.Dispenser) error {
 	r := Rule{Effect: rule.Effect(d.Val())}
 	r.SetSource(option.PositionOf(d))
-	first, second, err := option.OneOrTwo(d)
+	first, second, err := option.ParseOneOrTwo(d)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (p *Policy) Policy(s bearer.Site) (rule.Policy, error) {
 // warnAmbiguousClaims warns about rules that would accept one provider's groups or claims as another's.
 func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
-		mentions := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
-		if s.Providers+s.Issuers > 1 && (mentions("groups") || mentions("claims")) && !mentions("idp") && (s.Providers > 1 || !mentions("issuer")) {
+		usesToken := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
+		if s.Providers+s.Issuers > 1 && (usesToken("groups") || usesToken("claims")) && !usesToken("idp") && (s.Providers > 1 || !usesToken("issuer")) {
 			s.Logger.Warn("policy rule matches users of every provider with this group or claim; restrict it with token.idp == '<name>' or token.issuer", "effect", r.Effect, "policy", r.Name, "place", r.Source.Source)
 		}
 	}
@@ -88,12 +88,12 @@ func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 
 // Evaluate implements [rule.Policy].
 func (p *Policy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
-	return p.set.Request(ctx, newInput(r, p.claims))
+	return p.set.Evaluate(ctx, newInput(r, p.claims))
 }
 
-// Failed implements [rule.Policy]: it logs the failed rule. The reason may contain patient data, which must not be logged.
-func (p *Policy) Failed(r *http.Request, err error) {
-	if errors.Is(err, tokenclaim.ErrUnread) {
+// ReportFailure implements [rule.Policy]: it logs the failed rule. The reason may contain patient data, which must not be logged.
+func (p *Policy) ReportFailure(r *http.Request, err error) {
+	if errors.Is(err, tokenclaim.ErrUnreadClaims) {
 		user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
 		p.logger.Warn("user claims cannot be read; the policy denies, or does not allow", "user", user, "error", err)
 		return
@@ -108,12 +108,12 @@ var _ bearer.PolicyFeature = (*Policy)(nil)
 // decides.
 func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d rule.Decision) {
 	for _, r := range denies {
-		if yes, err := r.isTrue(ctx, v); yes || err != nil {
+		if yes, err := r.matches(ctx, v); yes || err != nil {
 			return rule.Decision{Effect: rule.Deny, Rule: r.name, Err: err}
 		}
 	}
 	for _, r := range allows {
-		yes, err := r.isTrue(ctx, v)
+		yes, err := r.matches(ctx, v)
 		if d.Err == nil {
 			d.Err = err
 		}
@@ -124,10 +124,10 @@ func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d
 	return d
 }
 
-func (r *compiledRule) isTrue(ctx context.Context, v variables) (bool, error) {
+func (r *compiledRule) matches(ctx context.Context, v variables) (bool, error) {
 	value, err := r.evaluate(ctx, v)
 	if types.IsUnknown(value) {
-		err = fmt.Errorf("%w: %s", tokenclaim.ErrUnread, strings.Join(v.in.Unread, ", "))
+		err = fmt.Errorf("%w: %s", tokenclaim.ErrUnreadClaims, strings.Join(v.input.UnreadClaims, ", "))
 	}
 	if err != nil {
 		return false, fmt.Errorf("rule %s: %w", r.name, err)
@@ -137,9 +137,9 @@ func (r *compiledRule) isTrue(ctx context.Context, v variables) (bool, error) {
 
 // evaluate returns [types.Unknown] if the value depends on unread claims or other unknown attributes.
 func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
-	for _, name := range v.in.Unread {
+	for _, name := range v.input.UnreadClaims {
 		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))
-		if name == tokenclaim.Groups {
+		if name == tokenclaim.DefaultGroupsClaim {
 			unknown = append(unknown, cel.AttributePattern("token").QualString("groups"))
 		}
 	}
@@ -147,24 +147,24 @@ func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*ce
 		value, _, err := r.program.ContextEval(ctx, v)
 		return value, err
 	}
-	known, err := cel.PartialVars(v, unknown...)
+	partial, err := cel.PartialVars(v, unknown...)
 	if err != nil {
 		return nil, err
 	}
-	value, _, err := r.partial.ContextEval(ctx, known)
+	value, _, err := r.partialProgram.ContextEval(ctx, partial)
 	return value, err
 }
 
-// Request evaluates a request. The judgement omits resource rules that cannot apply to this request.
-func (s *Set) Request(ctx context.Context, in *Input) rule.Evaluation {
-	v := variables{in: in}
-	j := rule.Evaluation{Decision: decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)}
+// Evaluate evaluates a request. The judgement omits resource rules that cannot apply to this request.
+func (s *Set) Evaluate(ctx context.Context, in *Input) rule.Evaluation {
+	v := variables{input: in}
+	j := rule.Evaluation{Decision: decide(ctx, s.denyRules.requestRules, s.allowRules.requestRules, v)}
 	if j.Effect == rule.Deny {
 		return j
 	}
-	denies, allows := s.denies.open(ctx, v), s.allows.open(ctx, v)
+	denies, allows := s.denyRules.pending(ctx, v), s.allowRules.pending(ctx, v)
 	if len(denies)+len(allows) > 0 {
-		j.Resources = &openRules{elements: s.elements, in: in, denies: denies, allows: allows}
+		j.Resources = &pendingRules{elements: s.elements, input: in, denies: denies, allows: allows}
 	}
 	return j
 }
@@ -172,46 +172,46 @@ func (s *Set) Request(ctx context.Context, in *Input) rule.Evaluation {
 // unknownResource marks a resource that is not available yet.
 var unknownResource = cel.AttributePattern(resourceName)
 
-// open returns the rules that could be true, or fail, for some resource.
-func (l ruleList) open(ctx context.Context, v variables) (open []*compiledRule) {
-	for _, r := range l.ofResource {
+// pending returns the rules that could be true, or fail, for some resource.
+func (l ruleList) pending(ctx context.Context, v variables) (pending []*compiledRule) {
+	for _, r := range l.resourceRules {
 		if value, err := r.evaluate(ctx, v, unknownResource); err == nil && value == types.False {
 			continue
 		}
-		open = append(open, r)
+		pending = append(pending, r)
 	}
-	return open
+	return pending
 }
 
-// openRules are the rules that depend on the resource as well as the request.
-type openRules struct {
+// pendingRules are the rules that depend on the resource as well as the request.
+type pendingRules struct {
 	elements       []string // resource elements that rules use
-	in             *Input
+	input          *Input
 	denies, allows []*compiledRule
 }
 
 // MayDeny implements [rule.Resources].
-func (o *openRules) MayDeny() bool { return len(o.denies) > 0 }
+func (o *pendingRules) MayDeny() bool { return len(o.denies) > 0 }
 
 // MayAllow implements [rule.Resources].
-func (o *openRules) MayAllow() bool { return len(o.allows) > 0 }
+func (o *pendingRules) MayAllow() bool { return len(o.allows) > 0 }
 
 // DependsOn implements [rule.Resources]. Rules may use an element's extensions in FHIR JSON, too.
-func (o *openRules) DependsOn(element string) bool {
+func (o *pendingRules) DependsOn(element string) bool {
 	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
 }
 
 // Evaluate implements [rule.Resources].
-func (o *openRules) Evaluate(ctx context.Context, res resource.Resource) rule.Decision {
+func (o *pendingRules) Evaluate(ctx context.Context, res resource.Resource) rule.Decision {
 	return decide(ctx, o.denies, o.allows, o.variables(res))
 }
 
-func (o *openRules) variables(res resource.Resource) variables {
-	return variables{in: o.in, resource: &elements{resource: res, names: o.elements}}
+func (o *pendingRules) variables(res resource.Resource) variables {
+	return variables{input: o.input, resource: &lazyResource{resource: res, names: o.elements}}
 }
 
 // DeniesType implements [rule.Resources].
-func (o *openRules) DeniesType(ctx context.Context, resourceType string) bool {
+func (o *pendingRules) DeniesType(ctx context.Context, resourceType string) bool {
 	res, err := resource.Parse([]byte(`{"resourceType":` + strconv.Quote(resourceType) + `}`))
 	if err != nil {
 		return false

@@ -90,7 +90,7 @@ func TestNewInput(t *testing.T) {
 	}
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.1.2.3:4"
-	in := newInput(rule.Request{Client: r, Token: token, Method: "GET", Interaction: i}, []string{"ward", "unit"})
+	in := newInput(rule.Request{ClientRequest: r, Token: token, Method: "GET", Interaction: i}, []string{"ward", "unit"})
 	for expression, want := range map[string]bool{
 		"token.issuer == 'https://h.example' && token.subject == 'u1' && token.client_id == 'c1' && token.fhir_user == 'Practitioner/1'": true,
 		"token.scopes == ['openid', 'user/*.rs'] && token.idp == 'h' && 'doctors' in token.groups":                                       true,
@@ -100,12 +100,12 @@ func TestNewInput(t *testing.T) {
 		"request.parameters['code'] == ['a', 'b'] && request.method == 'GET' && request.client_ip == '10.1.2.3'":             true,
 		"now > timestamp('2026-01-01T00:00:00Z')": true,
 	} {
-		d := compiled(t, "allow "+expression).Request(t.Context(), in).Decision
+		d := mustCompile(t, "allow "+expression).Evaluate(t.Context(), in).Decision
 		if d.Err != nil || (d.Effect == rule.Allow) != want {
 			t.Errorf("%s: %+v", expression, d)
 		}
 	}
-	if none := newInput(rule.Request{Client: r, Interaction: i}, []string{"ward"}); none.Token.Subject != "" || !slices.Equal(none.Request.Parameters["code"], []string{"a", "b"}) {
+	if none := newInput(rule.Request{ClientRequest: r, Interaction: i}, []string{"ward"}); none.Token.Subject != "" || !slices.Equal(none.Request.Parameters["code"], []string{"a", "b"}) {
 		t.Errorf("without a token: %+v", none)
 	}
 }
@@ -118,8 +118,8 @@ func TestUnreadIsLogged(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
 	var log bytes.Buffer
-	failed := (&Policy{logger: slog.New(slog.NewTextHandler(&log, nil))}).Failed
-	failed(r, fmt.Errorf("rule vip: %w: ward", tokenclaim.ErrUnread))
+	failed := (&Policy{logger: slog.New(slog.NewTextHandler(&log, nil))}).ReportFailure
+	failed(r, fmt.Errorf("rule vip: %w: ward", tokenclaim.ErrUnreadClaims))
 	if text := log.String(); !strings.Contains(text, "user=alice") || !strings.Contains(text, "rule vip: ") || !strings.Contains(text, "ward") {
 		t.Errorf("%q", text)
 	}
@@ -129,8 +129,8 @@ func TestUnreadIsLogged(t *testing.T) {
 	}
 }
 
-// compiled compiles rules of the form "allow expression" or "deny expression".
-func compiled(t testing.TB, rules ...string) *Set {
+// mustCompile compiles rules of the form "allow expression" or "deny expression".
+func mustCompile(t testing.TB, rules ...string) *Set {
 	t.Helper()
 	var all []Rule
 	for _, text := range rules {
@@ -144,7 +144,7 @@ func compiled(t testing.TB, rules ...string) *Set {
 	return s
 }
 
-func parsed(t testing.TB, text string) resource.Resource {
+func mustParse(t testing.TB, text string) resource.Resource {
 	t.Helper()
 	res, err := resource.Parse([]byte(text))
 	if err != nil {
@@ -153,8 +153,8 @@ func parsed(t testing.TB, text string) resource.Resource {
 	return res
 }
 
-// judged returns the decision about a resource.
-func judged(ctx context.Context, j rule.Evaluation, res resource.Resource) rule.Decision {
+// evaluate returns the decision about a resource.
+func evaluate(ctx context.Context, j rule.Evaluation, res resource.Resource) rule.Decision {
 	if j.Resources == nil {
 		return rule.Decision{}
 	}
@@ -198,7 +198,7 @@ func TestRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
+			j := mustCompile(t, strings.Split(tt.rules, ";")...).Evaluate(t.Context(), new(input()))
 			if j.Effect == rule.Deny && j.Resources != nil {
 				t.Error("rules are left open")
 			}
@@ -238,11 +238,11 @@ func TestUnread(t *testing.T) {
 		{"deny resource.a == 2 && 'x' in token.groups", rule.Decision{}, false},
 	} {
 		in := input()
-		in.Unread, in.Token.Claims = []string{"ward", "groups"}, map[string][]string{"ward": nil, "unit": {"u"}}
-		j := compiled(t, tt.rule).Request(t.Context(), &in)
+		in.UnreadClaims, in.Token.Claims = []string{"ward", "groups"}, map[string][]string{"ward": nil, "unit": {"u"}}
+		j := mustCompile(t, tt.rule).Evaluate(t.Context(), &in)
 		got := j.Decision
 		if got.Effect == "" && got.Err == nil {
-			got = judged(t.Context(), j, parsed(t, `{"resourceType":"Observation","id":"a","a":1}`))
+			got = evaluate(t.Context(), j, mustParse(t, `{"resourceType":"Observation","id":"a","a":1}`))
 		}
 		if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
 			t.Errorf("%s: got %+v, want %+v", tt.rule, got, tt.want)
@@ -251,7 +251,7 @@ func TestUnread(t *testing.T) {
 }
 
 // Resource rules are evaluated only if they can apply to the request.
-func TestOpen(t *testing.T) {
+func TestResourceRulesApply(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, rule string
@@ -273,7 +273,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			j := compiled(t, tt.rule).Request(t.Context(), new(input()))
+			j := mustCompile(t, tt.rule).Evaluate(t.Context(), new(input()))
 			r := j.Resources
 			if (r != nil) != (tt.deny || tt.allow) || r != nil && (r.MayDeny() != tt.deny || r.MayAllow() != tt.allow) {
 				t.Errorf("got %+v", r)
@@ -314,8 +314,8 @@ func TestResource(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
-			got := judged(t.Context(), j, parsed(t, observation))
+			j := mustCompile(t, strings.Split(tt.rules, ";")...).Evaluate(t.Context(), new(input()))
+			got := evaluate(t.Context(), j, mustParse(t, observation))
 			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -328,12 +328,12 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := compiled(t, "deny resource.list.exists(a, resource.list.exists(b, a + b < 0))")
-	res := parsed(t, `{"resourceType":"Basic","list":[`+strings.Repeat("1,", 50)+`1]}`)
-	if got := judged(t.Context(), s.Request(t.Context(), new(input())), res); got.Effect != "" {
+	s := mustCompile(t, "deny resource.list.exists(a, resource.list.exists(b, a + b < 0))")
+	res := mustParse(t, `{"resourceType":"Basic","list":[`+strings.Repeat("1,", 50)+`1]}`)
+	if got := evaluate(t.Context(), s.Evaluate(t.Context(), new(input())), res); got.Effect != "" {
 		t.Fatalf("got %+v", got)
 	}
-	if got := judged(ctx, s.Request(t.Context(), new(input())), res); got.Effect != rule.Deny || got.Err == nil {
+	if got := evaluate(ctx, s.Evaluate(t.Context(), new(input())), res); got.Effect != rule.Deny || got.Err == nil {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -346,20 +346,20 @@ func BenchmarkRequest(b *testing.B) {
 		"deny token.client_id == 'other' && resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')",
 	} {
 		b.Run(rule[:min(len(rule), 40)], func(b *testing.B) {
-			s, in := compiled(b, rule), input()
+			s, in := mustCompile(b, rule), input()
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Request(b.Context(), &in)
+				s.Evaluate(b.Context(), &in)
 			}
 		})
 	}
 }
 
 func BenchmarkResource(b *testing.B) {
-	s := compiled(b, "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'R')")
-	j := s.Request(b.Context(), new(input()))
+	s := mustCompile(b, "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'R')")
+	j := s.Evaluate(b.Context(), new(input()))
 	text := strings.Replace(observation, `"active"`, fmt.Sprintf(`"note":%q,"active"`, strings.Repeat("x", 2000)), 1)
-	res := parsed(b, text)
+	res := mustParse(b, text)
 	b.ReportAllocs()
 	for b.Loop() {
 		j.Resources.Evaluate(b.Context(), res)
@@ -386,10 +386,10 @@ func TestDeniesType(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			in := input()
-			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), &in)
+			j := mustCompile(t, strings.Split(tt.rules, ";")...).Evaluate(t.Context(), &in)
 			r := j.Resources
 			if r == nil {
-				r = &openRules{}
+				r = &pendingRules{}
 			}
 			if patients, others := r.DeniesType(t.Context(), "Patient"), r.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
 				t.Errorf("Patient %t, Observation %t", patients, others)

@@ -57,7 +57,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 
 // Provision reuses the store of the previous configuration if its settings are the same.
 func (p *Store) Provision(caddy.Context) error {
-	config, err := p.resolved()
+	config, err := p.buildConfig()
 	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
@@ -71,25 +71,25 @@ func (p *Store) Provision(caddy.Context) error {
 	settings := config
 	settings.TLS = nil
 	key := sha256.Sum256(fmt.Appendf(nil, "%#v %#v %s", settings, p.TLS, authorities))
-	return p.Use("postgres", fmt.Sprintf("%x", key), func(logger *slog.Logger) (*stores.Remote, error) {
+	return p.Open("postgres", fmt.Sprintf("%x", key), func(logger *slog.Logger) (*stores.Remote, error) {
 		config.Logger = logger
 		s, err := postgresstore.New(config)
 		if err != nil {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
-		return &stores.Remote{Shared: s, Check: s.Open, Close: s.Close, VolatilityReason: s.VolatilityReason, SeparateStoreHint: "for PostgreSQL table, or another database", Connections: s.Stat}, nil
+		return &stores.Remote{SharedStore: s, Check: s.Open, Close: s.Close, VolatilityReason: s.VolatilityReason, SeparateStoreHint: "for PostgreSQL table, or another database", CountConnections: s.PoolStats}, nil
 	})
 }
 
-// resolved returns the configuration with its placeholders replaced, without TLS and logger.
-func (p *Store) resolved() (c postgresstore.Config, err error) {
+// buildConfig returns the configuration with its placeholders replaced, without TLS and logger.
+func (p *Store) buildConfig() (c postgresstore.Config, err error) {
 	if p.DSN == "" {
 		return c, errNoDSN
 	}
 	c = postgresstore.Config{
 		ListenAddress: p.ListenAddress, Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
-		SubscribedKinds: stores.MirroredKinds(), Announced: store.CachedKinds, Unbounded: store.UnboundedKinds,
+		SubscribedKinds: stores.MirroredKinds(), ChangeOnlyKinds: store.CachedKinds, UnboundedKinds: store.UnboundedKinds,
 	}
 	c.DSN, err = option.ResolveConnection("dsn", p.DSN)
 	return c, err

@@ -62,7 +62,7 @@ func TestPostgresSecretMissing(t *testing.T) {
 }
 
 // A URL in the place of a name is rejected with an error that does not contain it: it may contain a password.
-func TestPostgresURLIsNotTold(t *testing.T) {
+func TestPostgresURLIsNotRevealed(t *testing.T) {
 	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
 	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
 	for in, store := range map[string]*postgres.Store{
@@ -124,11 +124,11 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{
-		{"PostgreSQL nowhere", gatewaytest.AppBlock("store postgres"), 4, "needs a dsn"},
-		{"PostgreSQL with an unknown word", gatewaytest.AppBlock("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
-		{"table that is none", gatewaytest.AppBlock("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
-		{"commit at times", gatewaytest.AppBlock("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
-		{"dsn with a placeholder without its end", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn postgres://x:{env.PGPASSWORD@db\n\t\t}"), 5, "no closing brace"},
-		{"store's certificate without a key", gatewaytest.AppBlock("store postgres {\n\t\t\tdsn host=db\n\t\t\ttls_client x.pem\n\t\t}"), 6, "x.pem"},
+		{"PostgreSQL nowhere", gatewaytest.AppCaddyfile("store postgres"), 4, "needs a dsn"},
+		{"PostgreSQL with an unknown word", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
+		{"table that is none", gatewaytest.AppCaddyfile("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
+		{"commit at times", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
+		{"dsn with a placeholder without its end", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tdsn postgres://x:{env.PGPASSWORD@db\n\t\t}"), 5, "no closing brace"},
+		{"store's certificate without a key", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tdsn host=db\n\t\t\ttls_client x.pem\n\t\t}"), 6, "x.pem"},
 	}.Check(t)
 }

@@ -28,36 +28,36 @@ func init() {
 	caddy.RegisterModule(new(Guard))
 }
 
-// inUse maps issuers, or guards without the fhir app, to their counts, which survive reloads.
-var inUse = caddy.NewUsagePool()
+// countsPool maps issuers, or guards without the fhir app, to their counts, which survive reloads.
+var countsPool = caddy.NewUsagePool()
 
-var refusals = metrics.NewCounters("quota_refusals_total", "Requests that a quota refused.", "quota")
+var rejectedRequests = metrics.NewCounters("quota_refusals_total", "Requests that a quota refused.", "quota")
 
-// counting applies the quotas of a configuration and keeps the counts of the previous one.
-type counting struct {
+// limiter applies the quotas of a configuration and keeps the counts of the previous one.
+type limiter struct {
 	set *Set
-	key string // in inUse; "" before begin
+	key string // in countsPool; "" before begin
 }
 
-// begin loads the counts. shared is nil if this gateway counts alone.
-func (c *counting) begin(key string, quotas []Quota, shared *Shared) error {
-	if err := checkAll(quotas); err != nil {
+// start loads the counts. shared is nil if this gateway counts alone.
+func (c *limiter) start(key string, quotas []Quota, shared *Shared) error {
+	if err := checkQuotas(quotas); err != nil {
 		return err
 	}
-	counts, _, err := inUse.LoadOrNew(key, func() (caddy.Destructor, error) { return NewCounts(), nil })
+	counts, _, err := countsPool.LoadOrNew(key, func() (caddy.Destructor, error) { return NewCounts(), nil })
 	if err != nil {
 		return err
 	}
-	c.key, c.set = key, NewSet(quotas, counts.(*Counts), shared, func(name string) { refusals.WithLabelValues(name).Inc() })
+	c.key, c.set = key, NewSet(quotas, counts.(*Counts), shared, func(name string) { rejectedRequests.WithLabelValues(name).Inc() })
 	return nil
 }
 
 // Cleanup leaves the counts to the next configuration.
-func (c *counting) Cleanup() error {
+func (c *limiter) Cleanup() error {
 	if c.key == "" {
 		return nil
 	}
-	_, err := inUse.Delete(c.key)
+	_, err := countsPool.Delete(c.key)
 	return err
 }
 
@@ -66,7 +66,7 @@ type App struct {
 	// The quotas of apps, people and networks. Default: none.
 	Quotas []Quota `json:"quotas,omitempty"`
 
-	counting
+	limiter
 	issuer string
 }
 
@@ -91,29 +91,29 @@ func (a *App) Configure(app *fhirapp.App, c *authorize.Config) error {
 		shared = &Shared{Store: in, Keys: app.Keys()}
 	}
 	a.issuer, c.CountToken = app.Issuer, a.countToken
-	return a.begin(app.Issuer, a.Quotas, shared)
+	return a.start(app.Issuer, a.Quotas, shared)
 }
 
 // countToken counts a request to the token endpoint: by network if the client is not yet known, otherwise by client. A public
 // client is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
 func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string, public bool) error {
-	by, whose := Client, HolderName(a.issuer, clientID)
+	by, holder := Client, HolderID(a.issuer, clientID)
 	switch network := requester.NetworkOf(r); {
 	case clientID == "":
-		by, whose = Network, network
+		by, holder = Network, network
 	case public:
-		whose = HolderName(a.issuer, clientID, network)
+		holder = HolderID(a.issuer, clientID, network)
 	}
-	err := a.set.Consume(r.Context(), w.Header(), by, whose, Token)
-	refusal, refused := errors.AsType[*ExceededError](err)
-	if !refused {
+	err := a.set.Consume(r.Context(), w.Header(), by, holder, Token)
+	exceeded, isExceeded := errors.AsType[*ExceededError](err)
+	if !isExceeded {
 		return err
 	}
-	if !refusal.First {
+	if !exceeded.FirstInInterval {
 		audit.FromContext(r.Context()).Rejected = true // already logged within the last minute
 	}
 	return &oauth2.Error{
-		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: refusal.Diagnostics(), Err: refusal,
+		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: exceeded.Diagnostics(), Err: exceeded,
 	}
 }
 
@@ -128,7 +128,7 @@ type Guard struct {
 	// app. Default: no quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
-	counting
+	limiter
 }
 
 // CaddyModule returns the Caddy module information.
@@ -141,14 +141,14 @@ func (g *Guard) Subdirectives() (fields option.Block, repeatable []string) {
 	return subdirectives(&g.Quotas)
 }
 
-var errQuotasOfApp = errors.New("quota: with the fhir app it is an option of the app, in its block fhir { … }")
+var errConfiguredInApp = errors.New("quota: with the fhir app it is an option of the app, in its block fhir { … }")
 
 // Admission implements [bearer.AdmissionFeature].
 func (g *Guard) Admission(s bearer.Site) (bearer.Admission, error) {
 	if s.HasApp {
-		return nil, errQuotasOfApp
+		return nil, errConfiguredInApp
 	}
-	err := g.begin("fhir_bearer "+s.URL+s.Base, g.Quotas, nil)
+	err := g.start("fhir_bearer "+s.URL+s.Base, g.Quotas, nil)
 	return &admission{g.set, s.Base, s.Audit}, err
 }
 
@@ -164,69 +164,69 @@ var (
 
 // admission counts the requests to one fhir_bearer, except requests from this process itself.
 type admission struct {
-	set   *Set
-	base  string // path of the FHIR API
-	audit func(ctx context.Context, e audit.Event)
+	set      *Set
+	basePath string // path of the FHIR API
+	audit    func(ctx context.Context, e audit.Event)
 }
 
-// AdmitAny implements [bearer.Admission]: it counts a request by network, before the token is verified.
-func (a *admission) AdmitAny(w http.ResponseWriter, r *http.Request) error {
-	if !a.set.Limits(Network) || guard.TokenOf(r.Context()) != nil {
+// AdmitUnverified implements [bearer.Admission]: it counts a request by network, before the token is verified.
+func (a *admission) AdmitUnverified(w http.ResponseWriter, r *http.Request) error {
+	if !a.set.HasLimit(Network) || guard.TokenFromContext(r.Context()) != nil {
 		return nil
 	}
-	err := a.set.Consume(r.Context(), w.Header(), Network, requester.NetworkOf(r), WhatOf(r.URL.Path))
-	return a.refuse(r, audit.Event{Anonymous: true}, err)
+	err := a.set.Consume(r.Context(), w.Header(), Network, requester.NetworkOf(r), RequestKind(r.URL.Path))
+	return a.reject(r, audit.Event{Anonymous: true}, err)
 }
 
 // Admit implements [bearer.Admission]: it counts a request by the client and the person of its token.
 func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error {
-	if guard.TokenOf(r.Context()) != nil {
+	if guard.TokenFromContext(r.Context()) != nil {
 		return nil
 	}
-	what := WhatOf(r.URL.Path)
-	err := a.set.Consume(r.Context(), w.Header(), Client, clientOf(t), what)
-	if person := personOf(t); err == nil && person != "" {
-		err = a.set.Consume(r.Context(), w.Header(), Person, person, what)
+	kind := RequestKind(r.URL.Path)
+	err := a.set.Consume(r.Context(), w.Header(), Client, clientID(t), kind)
+	if person := personID(t); err == nil && person != "" {
+		err = a.set.Consume(r.Context(), w.Header(), Person, person, kind)
 	}
-	return a.refuse(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
+	return a.reject(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
 }
 
-// clientOf identifies the client of a token, or the token's subject if the issuer names no client.
-func clientOf(t *guard.Token) string { return HolderName(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
+// clientID identifies the client of a token, or the token's subject if the issuer names no client.
+func clientID(t *guard.Token) string { return HolderID(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
 
-// personOf identifies the person of a token; "" for a client acting for itself (RFC 9068 §2.2).
-func personOf(t *guard.Token) string {
+// personID identifies the person of a token; "" for a client acting for itself (RFC 9068 §2.2).
+func personID(t *guard.Token) string {
 	if t.Subject == "" || t.Subject == t.ClientID {
 		return ""
 	}
-	return HolderName(t.Issuer, t.Subject)
+	return HolderID(t.Issuer, t.Subject)
 }
 
-// refuse converts a refusal to a response and records it at most once a minute for each holder.
-func (a *admission) refuse(r *http.Request, e audit.Event, err error) error {
-	refusal, refused := errors.AsType[*ExceededError](err)
-	if !refused {
+// reject converts a refusal to a response and records it at most once a minute for each holder.
+func (a *admission) reject(r *http.Request, e audit.Event, err error) error {
+	exceeded, isExceeded := errors.AsType[*ExceededError](err)
+	if !isExceeded {
 		return err
 	}
-	if refusal.First {
-		e.Kind, e.Address = audit.Access, requester.Address(r)
-		e.Err = &oauth2.Error{Code: "throttled", Description: refusal.Diagnostics()}
+	if exceeded.FirstInInterval {
+		e.Kind, e.Address = audit.KindAccess, requester.Address(r)
+		e.Err = &oauth2.Error{Code: "throttled", Description: exceeded.Diagnostics()}
 		a.audit(r.Context(), e)
 	}
-	return caddyhttp.Error(http.StatusTooManyRequests, refusal)
+	return caddyhttp.Error(http.StatusTooManyRequests, exceeded)
 }
 
 // RecordDecision implements [bearer.Admission]: it counts the entries of a batch or transaction, which was admitted as one request.
 func (a *admission) RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision) {
-	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.base || r.URL.Path == a.base+"/") && d.Interaction.Kind != interaction.Bundle
-	if !isEntry || b.Token == nil || guard.TokenOf(r.Context()) != nil {
+	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.basePath || r.URL.Path == a.basePath+"/") && d.Interaction.Kind != interaction.Bundle
+	if !isEntry || b.Token == nil || guard.TokenFromContext(r.Context()) != nil {
 		return
 	}
-	what := cmp.Or(d.Interaction.Operation, Request)
-	a.set.Charge(Network, requester.NetworkOf(r), what)
-	a.set.Charge(Client, clientOf(b.Token), what)
-	if person := personOf(b.Token); person != "" {
-		a.set.Charge(Person, person, what)
+	kind := cmp.Or(d.Interaction.Operation, Request)
+	a.set.Charge(Network, requester.NetworkOf(r), kind)
+	a.set.Charge(Client, clientID(b.Token), kind)
+	if person := personID(b.Token); person != "" {
+		a.set.Charge(Person, person, kind)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAdapt(t *testing.T) {
 // Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	app := gatewaytest.AppBlock
+	app := gatewaytest.AppCaddyfile
 	gatewaytest.CaddyfileErrors{
 		{"without a window", app("quota apps client 1000"), 4, "quota apps client 1000 1m"},
 		{"by nobody", app("quota apps ip 1000 1m"), 4, "none of client, person and network"},
@@ -113,7 +113,7 @@ func (g *gateway) ask(method, path, token, body string) *http.Response {
 	if body != "" {
 		headers = append(headers, "Content-Type", "application/fhir+json")
 	}
-	return g.Ask(method, path, body, headers...)
+	return g.Do(method, path, body, headers...)
 }
 
 // A client, person or network over its quota gets 429 with Retry-After.
@@ -130,7 +130,7 @@ func TestQuotaOfRequests(t *testing.T) {
 		if policy, field := h.Get("RateLimit-Policy"), h.Get("RateLimit"); policy != `"some-`+by+`";q=3;w=3600` || field != `"some-`+by+`";r=0;t=`+h.Get("Retry-After") {
 			t.Errorf("%s: %s, %s, Retry-After %s", by, policy, field, h.Get("Retry-After"))
 		}
-		outcome := g.Outcome(last)
+		outcome := g.DecodeOutcome(last)
 		if outcome.Code != "throttled" || !strings.HasPrefix(outcome.Diagnostics, "The quota some-"+by+" of this "+by+" is used up. Try again in 3") {
 			t.Errorf("%s: %+v", by, outcome)
 		}
@@ -164,7 +164,7 @@ func TestQuotaCounts(t *testing.T) {
 		"a batch":            {"", "POST", "/fhir/R4", batch, "map[200:3 429:7]"},
 	} {
 		g := gatewayWithQuota(t, "counts-"+strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), "'", ""), "client 10 1h"+test.counts)
-		token := g.AccessToken(url.Values{
+		token := g.RequestToken(url.Values{
 			"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"},
 		})
 		last, got := g.statuses(10, func() *http.Response {
@@ -175,7 +175,7 @@ func TestQuotaCounts(t *testing.T) {
 			return r
 		})
 		if got != test.want {
-			t.Errorf("%s: %s, at last %s", name, got, gatewaytest.Read(t, last))
+			t.Errorf("%s: %s, at last %s", name, got, gatewaytest.ReadBody(t, last))
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestQuotaOfTokens(t *testing.T) {
 			Error       string `json:"error"`
 			Description string `json:"error_description"`
 		}
-		if err := json.Unmarshal([]byte(gatewaytest.Read(t, last)), &refusal); err != nil || refusal.Error != "temporarily_unavailable" {
+		if err := json.Unmarshal([]byte(gatewaytest.ReadBody(t, last)), &refusal); err != nil || refusal.Error != "temporarily_unavailable" {
 			t.Errorf("%s: %v %+v", by, err, refusal)
 		}
 		if counts != want || last.Header.Get("Retry-After") == "" || last.Header.Get("RateLimit") == "" || strings.Contains(refusal.Description, `"`) {
@@ -240,7 +240,7 @@ func TestQuotaOverReload(t *testing.T) {
 }
 
 // sharedServer is the store of [testStore].
-var sharedServer = storetest.NewShared(stores.SubscribedKinds()...)
+var sharedServer = storetest.NewSharedMemory(stores.SubscribedKinds()...)
 
 // testStore is a store module for gateways that share a store.
 type testStore struct{ stores.Shared }
@@ -257,10 +257,10 @@ func (*testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 func (s *testStore) Provision(caddy.Context) error {
-	return s.Use("test_quota", "", func(*slog.Logger) (*stores.Remote, error) {
+	return s.Open("test_quota", "", func(*slog.Logger) (*stores.Remote, error) {
 		return &stores.Remote{
-			Shared: sharedServer.Gateway(), Check: func(context.Context) error { return nil }, Close: func() error { return nil },
-			Connections: func() (open, used int) { return 0, 0 },
+			SharedStore: sharedServer.Gateway(), Check: func(context.Context) error { return nil }, Close: func() error { return nil },
+			CountConnections: func() (open, used int) { return 0, 0 },
 		}, nil
 	})
 }
@@ -297,7 +297,7 @@ func TestQuotaOfGuardAlone(t *testing.T) {
 		" fhir\n\t\t\tquota alone person 3 1h\n\t\t}\n\t\trespond ok\n\t}\n}\n"), t}
 	token := issuer.Token(t, "fhir")
 	last, counts := g.statuses(5, func() *http.Response { return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "") })
-	if counts != "map[200:3 429:2]" || last.Header.Get("Retry-After") == "" || g.Outcome(last).Code != "throttled" {
+	if counts != "map[200:3 429:2]" || last.Header.Get("Retry-After") == "" || g.DecodeOutcome(last).Code != "throttled" {
 		t.Errorf("%s %v", counts, last.Header)
 	}
 	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\tquota alone person 3 1h\n\t\t}\n")))

@@ -19,7 +19,7 @@ import (
 
 // sharedStore is a remote store: it has a clock, responds after a delay, and counts steps.
 type sharedStore struct {
-	*storetest.Intercepted
+	*storetest.InterceptedStore
 	steps atomic.Int32
 	away  atomic.Bool
 }
@@ -32,7 +32,7 @@ func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	if s.away.Load() {
 		return store.ErrUnavailable
 	}
-	return s.Intercepted.Do(ctx, calls...)
+	return s.InterceptedStore.Do(ctx, calls...)
 }
 
 type plainMAC struct{}
@@ -44,7 +44,7 @@ func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
 
 // gateways returns n gateways with one store.
 func gateways(n int, q Quota) ([]*Set, *sharedStore) {
-	held := &sharedStore{Intercepted: storetest.NewIntercepted(nil)}
+	held := &sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}
 	var all []*Set
 	for range n {
 		all = append(all, gatewayOf(&Shared{held, plainMAC{}}, q))
@@ -73,7 +73,7 @@ func TestTakeOverGateways(t *testing.T) {
 				all, held := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
 				let, asked := 0, 0
 				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
-					if lets(t, all[test.choose(asked)], "greedy", Request) {
+					if admits(t, all[test.choose(asked)], "greedy", Request) {
 						let++
 					}
 					time.Sleep(test.pause)
@@ -99,7 +99,7 @@ func TestTakeAtOnce(t *testing.T) {
 		for i := range 60 {
 			clients.Go(func() {
 				for range 100 {
-					if lets(t, all[i%3], "greedy", Request) {
+					if admits(t, all[i%3], "greedy", Request) {
 						let.Add(1)
 					}
 				}
@@ -118,12 +118,12 @@ func TestLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Hour)})
 		for range 300 {
-			lets(t, all[0], "c", Request)
+			admits(t, all[0], "c", Request)
 		}
 		time.Sleep(maxLease + time.Second)
 		let := 0
 		for range 1000 {
-			if lets(t, all[1], "c", Request) {
+			if admits(t, all[1], "c", Request) {
 				let++
 			}
 		}
@@ -139,17 +139,17 @@ func TestFewRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, held := gateways(1, Quota{Name: "apps", HolderKind: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
 		for range 10 {
-			lets(t, all[0], "modest", Request)
+			admits(t, all[0], "modest", Request)
 		}
 		if steps := held.steps.Load(); steps != 0 {
 			t.Errorf("%d steps for a modest client", steps)
 		}
 		for range 1500 {
-			lets(t, all[0], "greedy", Request)
+			admits(t, all[0], "greedy", Request)
 		}
 		before := held.steps.Load()
 		for range 1000 {
-			lets(t, all[0], "greedy", Request)
+			admits(t, all[0], "greedy", Request)
 		}
 		if steps := held.steps.Load() - before; before > 150 || steps > 0 {
 			t.Errorf("%d steps, and %d while it is refused", before, steps)
@@ -158,14 +158,14 @@ func TestFewRoundTrips(t *testing.T) {
 }
 
 // While the store is unavailable, each gateway counts alone. When it is back, the requests made during the outage count.
-func TestStoreAway(t *testing.T) {
+func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all, held := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
 		held.away.Store(true)
 		ask := func(s *Set, n int) (let int) {
 			for range n {
-				if lets(t, s, "c", Request) {
+				if admits(t, s, "c", Request) {
 					let++
 				}
 			}
@@ -181,12 +181,12 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("a store that is away was asked %d times", steps)
 		}
 		held.away.Store(false)
-		time.Sleep(askPause)
+		time.Sleep(storeBackoff)
 		if let := ask(all[0], 1); let != 1 {
 			t.Error("it is refused, though it has used 60")
 		}
-		time.Sleep(askPause)
-		third := gatewayOf(all[0].shared, all[0].by[Client][0].Quota)
+		time.Sleep(storeBackoff)
+		third := gatewayOf(all[0].shared, all[0].limits[Client][0].Quota)
 		if let := ask(third, 100); let > 40 {
 			t.Errorf("%d of the 39 that are left", let)
 		}
@@ -197,15 +197,15 @@ func TestStoreAway(t *testing.T) {
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		held := &hangingStore{sharedStore{Intercepted: storetest.NewIntercepted(nil)}}
+		held := &hangingStore{sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}}
 		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		began := time.Now()
 		for range 5 {
-			if !lets(t, s, "c", Request) {
+			if !admits(t, s, "c", Request) {
 				t.Error("it is refused")
 			}
 		}
-		if took := time.Since(began); took > askTimeout {
+		if took := time.Since(began); took > storeTimeout {
 			t.Error(took)
 		}
 	})
@@ -219,7 +219,7 @@ func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
 }
 
 // A client that disconnects is counted all the same.
-func TestLeaving(t *testing.T) {
+func TestDisconnectedClientCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})

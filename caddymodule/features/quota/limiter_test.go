@@ -19,8 +19,8 @@ func gatewayOf(shared *Shared, quotas ...Quota) *Set {
 	return NewSet(quotas, NewCounts(), shared, func(string) {})
 }
 
-// lets reports whether a request is admitted.
-func lets(t *testing.T, s *Set, whose, what string) bool {
+// admits reports whether a request is admitted.
+func admits(t *testing.T, s *Set, whose, what string) bool {
 	t.Helper()
 	err := s.Consume(t.Context(), http.Header{}, Client, whose, what)
 	if _, refused := errors.AsType[*ExceededError](err); err != nil && !refused {
@@ -36,7 +36,7 @@ func TestTake(t *testing.T) {
 		s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		let := 0
 		for range 10 * 60 * 20 { // twenty each second, for ten minutes
-			if lets(t, s, "greedy", Request) {
+			if admits(t, s, "greedy", Request) {
 				let++
 			}
 			time.Sleep(time.Second / 20)
@@ -44,7 +44,7 @@ func TestTake(t *testing.T) {
 		if let < 9900 || let > 10_000 {
 			t.Errorf("%d of 10,000 in ten minutes", let)
 		}
-		if !lets(t, s, "modest", Request) {
+		if !admits(t, s, "modest", Request) {
 			t.Error("another client is refused")
 		}
 	})
@@ -81,10 +81,10 @@ func TestFields(t *testing.T) {
 		check(h, `"apps";r=2;t=61`, `"bursts";r=0;t=3`)
 		h, refusal := take(Request)
 		check(h, `"apps";r=1;t=61`, `"bursts";r=0;t=3`, "3")
-		if refusal == nil || !refusal.First || refusal.Diagnostics() != `The quota bursts of this client is used up. Try again in 3 s.` {
+		if refusal == nil || !refusal.FirstInInterval || refusal.Diagnostics() != `The quota bursts of this client is used up. Try again in 3 s.` {
 			t.Errorf("%+v", refusal)
 		}
-		if _, again := take(Request); again == nil || again.First {
+		if _, again := take(Request); again == nil || again.FirstInInterval {
 			t.Errorf("%+v", again)
 		}
 		time.Sleep(3 * time.Second)
@@ -109,17 +109,17 @@ func TestCharge(t *testing.T) {
 		for range 100 {
 			s.Charge(Client, "c", Request)
 		}
-		if lets(t, s, "c", Request) {
+		if admits(t, s, "c", Request) {
 			t.Error("it is let in")
 		}
 		time.Sleep(61 * time.Second)
-		if !lets(t, s, "c", Request) {
+		if !admits(t, s, "c", Request) {
 			t.Error("it stays refused")
 		}
 	})
 	var none *Set
 	none.Charge(Client, "c", Request)
-	if err := none.Consume(t.Context(), http.Header{}, Client, "c", Request); err != nil || none.Limits(Client) {
+	if err := none.Consume(t.Context(), http.Header{}, Client, "c", Request); err != nil || none.HasLimit(Client) {
 		t.Error(err)
 	}
 }
@@ -128,14 +128,14 @@ func TestCharge(t *testing.T) {
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
-	lets(t, s, "greedy", Request)
+	admits(t, s, "greedy", Request)
 	for i := range MaxHolders + 1000 {
-		lets(t, s, fmt.Sprint(i), Request)
-		if i%1000 == 0 && lets(t, s, "greedy", Request) {
+		admits(t, s, fmt.Sprint(i), Request)
+		if i%1000 == 0 && admits(t, s, "greedy", Request) {
 			t.Fatal("a flood of others lets it in again")
 		}
 	}
-	if entries, _ := s.counts.holders.Held(); entries != MaxHolders {
+	if entries, _ := s.counts.holders.Size(); entries != MaxHolders {
 		t.Errorf("%d holders", entries)
 	}
 }
@@ -148,11 +148,11 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// naive remembers each use.
-type naive struct{ at []int64 }
+// naiveCounter remembers each use.
+type naiveCounter struct{ at []int64 }
 
 // since returns the usage after a moment.
-func (n *naive) since(moment int64) (used int) {
+func (n *naiveCounter) since(moment int64) (used int) {
 	for _, at := range n.at {
 		if at > moment {
 			used++
@@ -167,10 +167,10 @@ func TestWindowAgainstNaiveCounter(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		length := time.Duration(1+random.IntN(100)) * time.Second
-		r := newRuler(length, []uint32{localParts, sharedParts}[seed%2])
+		r := newPartitioner(length, []uint32{localPartCount, sharedPartCount}[seed%2])
 		limit := 1 + random.IntN(40)
-		var w window
-		var n naive
+		var w slidingWindow
+		var n naiveCounter
 		now := random.Int64N(int64(time.Hour))
 		for range 3000 {
 			now += random.Int64N(2 * int64(length) / int64(limit))
@@ -178,14 +178,14 @@ func TestWindowAgainstNaiveCounter(t *testing.T) {
 			if w.sum < limit {
 				w.add(r, now, 1)
 				n.at = append(n.at, now)
-			} else if within := n.since(now - int64(length+r.part)); within < limit {
+			} else if within := n.since(now - int64(length+r.partLength)); within < limit {
 				t.Fatalf("seed %d: refused with %d of %d", seed, within, limit)
 			}
-			if within := n.since(now - int64(r.part)*int64(r.parts)); within > limit {
+			if within := n.since(now - int64(r.partLength)*int64(r.partCount)); within > limit {
 				t.Fatalf("seed %d: %d of %d in a window", seed, within, limit)
 			}
-			if len(w.runs) > int(r.parts)+1 {
-				t.Fatalf("%d runs", len(w.runs))
+			if len(w.parts) > int(r.partCount)+1 {
+				t.Fatalf("%d runs", len(w.parts))
 			}
 		}
 	}
@@ -195,15 +195,15 @@ func TestWindowAgainstNaiveCounter(t *testing.T) {
 func TestWait(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))
-	r := newRuler(10*time.Second, localParts)
-	var w window
+	r := newPartitioner(10*time.Second, localPartCount)
+	var w slidingWindow
 	now := int64(0)
 	for range 500 {
 		now += random.Int64N(int64(time.Second))
 		w.expire(r, now)
 		w.add(r, now, 1+random.IntN(5))
 		some := 1 + random.IntN(w.sum)
-		wait, before, after := w.wait(r, now, some), clone(w), clone(w)
+		wait, before, after := w.timeUntilFree(r, now, some), clone(w), clone(w)
 		before.expire(r, now+int64(wait)-1)
 		after.expire(r, now+int64(wait))
 		if w.sum-before.sum >= some || w.sum-after.sum < some {
@@ -212,34 +212,34 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func clone(w window) window { return window{slices.Clone(w.runs), w.sum} }
+func clone(w slidingWindow) slidingWindow { return slidingWindow{slices.Clone(w.parts), w.sum} }
 
 func TestEncoding(t *testing.T) {
 	t.Parallel()
-	r := newRuler(time.Minute, sharedParts)
-	var w window
+	r := newPartitioner(time.Minute, sharedPartCount)
+	var w slidingWindow
 	now := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC).UnixNano()
 	for i := range 200 {
 		now += int64(time.Second) / 2
 		w.expire(r, now)
 		w.add(r, now, 1+i*i)
 		if i%7 == 0 {
-			w.giveBack(i)
+			w.removeLatest(i)
 		}
-		text := w.appendTo(nil)
-		read, err := decode(text)
-		if err != nil || read.sum != w.sum || !slices.Equal(read.runs, w.runs) {
+		text := w.appendEncoded(nil)
+		read, err := decodeWindow(text)
+		if err != nil || read.sum != w.sum || !slices.Equal(read.parts, w.parts) {
 			t.Fatalf("%v: %v, want %v", err, read, w)
 		}
 		if len(text) > 400 {
 			t.Errorf("%d bytes", len(text))
 		}
-		if _, err := decode(text[:len(text)-1]); err == nil && len(text) > 0 && text[len(text)-1] > 0 && text[len(text)-2] > 127 {
+		if _, err := decodeWindow(text[:len(text)-1]); err == nil && len(text) > 0 && text[len(text)-1] > 0 && text[len(text)-2] > 127 {
 			t.Error("a cut text is read")
 		}
 	}
 	for _, damaged := range []string{"\x80", "\x01", "\x01\x00", "\xff\xff\xff\xff\xff\xff\x01\x01"} {
-		if _, err := decode([]byte(damaged)); err == nil {
+		if _, err := decodeWindow([]byte(damaged)); err == nil {
 			t.Errorf("%q is read", damaged)
 		}
 	}
@@ -247,17 +247,17 @@ func TestEncoding(t *testing.T) {
 
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
-	r := newRuler(time.Minute, localParts)
-	var w window
+	r := newPartitioner(time.Minute, localPartCount)
+	var w slidingWindow
 	for i := range 5 {
 		w.add(r, int64(i)*int64(time.Second), 10)
 	}
-	w.giveBack(15)
-	if w.sum != 35 || len(w.runs) != 4 || w.runs[3].used != 5 {
+	w.removeLatest(15)
+	if w.sum != 35 || len(w.parts) != 4 || w.parts[3].cost != 5 {
 		t.Errorf("%+v", w)
 	}
-	w.giveBack(100)
-	if w.sum != 0 || len(w.runs) != 0 {
+	w.removeLatest(100)
+	if w.sum != 0 || len(w.parts) != 0 {
 		t.Errorf("%+v", w)
 	}
 }

@@ -60,7 +60,7 @@ func subdirectives(to *[]Quota) (fields option.Block, repeatable []string) {
 			return err
 		}
 		*to = append(*to, q)
-		return option.WithLine(d, checkAll(*to))
+		return option.WithLine(d, checkQuotas(*to))
 	}}, []string{"quota"}
 }
 
@@ -78,28 +78,28 @@ func (q *Quota) parse(d *caddyfile.Dispenser) error {
 
 // parseCount parses a kind of request and its cost.
 func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
-	what, costs, err := option.OneOrTwo(d)
+	kind, costText, err := option.ParseOneOrTwo(d)
 	if err != nil {
 		return err
 	}
 	cost := 1
-	if costs != "" {
-		if cost, err = strconv.Atoi(costs); err != nil {
-			return d.Errf("count %s: %q is no number", what, costs)
+	if costText != "" {
+		if cost, err = strconv.Atoi(costText); err != nil {
+			return d.Errf("count %s: %q is no number", kind, costText)
 		}
 	}
-	if _, exists := q.Costs[what]; exists {
-		return d.Errf("duplicate count %s", what)
+	if _, exists := q.Costs[kind]; exists {
+		return d.Errf("duplicate count %s", kind)
 	}
 	if q.Costs == nil {
 		q.Costs = map[string]int{}
 	}
-	q.Costs[what] = cost
+	q.Costs[kind] = cost
 	return nil
 }
 
-// checkAll returns an error if a quota is invalid or two quotas have the same name.
-func checkAll(quotas []Quota) error {
+// checkQuotas returns an error if a quota is invalid or two quotas have the same name.
+func checkQuotas(quotas []Quota) error {
 	for i, q := range quotas {
 		if err := q.Check(); err != nil {
 			return err
@@ -119,15 +119,15 @@ const (
 )
 
 var (
-	nameForm      = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
-	operationForm = regexp.MustCompile(`^\$[A-Za-z][A-Za-z0-9-]{0,63}$`)
+	namePattern      = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+	operationPattern = regexp.MustCompile(`^\$[A-Za-z][A-Za-z0-9-]{0,63}$`)
 )
 
 // Check returns an error if the quota is invalid.
 func (q *Quota) Check() error {
 	window := time.Duration(q.Window)
 	switch {
-	case !nameForm.MatchString(q.Name):
+	case !namePattern.MatchString(q.Name):
 		return fmt.Errorf("quota %q: a name has up to 32 lower-case letters, digits, - and _", q.Name)
 	case !slices.Contains([]HolderKind{Client, Person, Network}, q.HolderKind):
 		return fmt.Errorf("quota %s: %q is none of client, person and network", q.Name, q.HolderKind)
@@ -136,34 +136,34 @@ func (q *Quota) Check() error {
 	case window < minWindow || window > maxWindow || window%time.Second != 0:
 		return fmt.Errorf("quota %s: the window must be whole seconds, from 1s to 31d", q.Name)
 	}
-	for what, cost := range q.Costs {
-		if err := q.checkCost(what, cost); err != nil {
+	for kind, cost := range q.Costs {
+		if err := q.checkCost(kind, cost); err != nil {
 			return fmt.Errorf("quota %s: %w", q.Name, err)
 		}
 	}
 	return nil
 }
 
-var errTokensOfPeople = errors.New("count token: a request for a token says which client it is from, and not yet for which person")
+var errPersonTokenQuota = errors.New("count token: a request for a token says which client it is from, and not yet for which person")
 
-func (q *Quota) checkCost(what string, cost int) error {
+func (q *Quota) checkCost(requestKind string, cost int) error {
 	switch {
-	case what != Request && what != Token && !operationForm.MatchString(what):
-		return fmt.Errorf("count %q: use %s, %s, or an operation such as $expand", what, Request, Token)
-	case what == Token && q.HolderKind == Person:
-		return errTokensOfPeople
+	case requestKind != Request && requestKind != Token && !operationPattern.MatchString(requestKind):
+		return fmt.Errorf("count %q: use %s, %s, or an operation such as $expand", requestKind, Request, Token)
+	case requestKind == Token && q.HolderKind == Person:
+		return errPersonTokenQuota
 	case cost < 1 || cost > q.Limit:
-		return fmt.Errorf("count %s: the cost must be between 1 and the limit", what)
+		return fmt.Errorf("count %s: the cost must be between 1 and the limit", requestKind)
 	}
 	return nil
 }
 
 // cost returns the cost of a request; 0 if it does not count.
-func (q *Quota) cost(what string) int {
-	switch cost, ok := q.Costs[what]; {
+func (q *Quota) cost(requestKind string) int {
+	switch cost, ok := q.Costs[requestKind]; {
 	case ok:
 		return cost
-	case what == Token:
+	case requestKind == Token:
 		return 0
 	case q.Costs == nil:
 		return 1
@@ -171,11 +171,11 @@ func (q *Quota) cost(what string) int {
 	return q.Costs[Request]
 }
 
-// HolderName returns the name of a holder from its identifying parts.
-func HolderName(parts ...string) string { return strings.Join(parts, "\x00") }
+// HolderID returns the name of a holder from its identifying parts.
+func HolderID(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// WhatOf returns the kind of a request to the FHIR API from its path.
-func WhatOf(path string) string {
+// RequestKind returns the kind of a request to the FHIR API from its path.
+func RequestKind(path string) string {
 	if i := strings.LastIndexByte(path, '/'); strings.HasPrefix(path[i+1:], "$") {
 		return path[i+1:]
 	}
@@ -186,65 +186,69 @@ func WhatOf(path string) string {
 type limit struct {
 	Quota
 
-	local, shared ruler
-	policy        string
+	localParts, sharedParts partitioner
+	policy                  string
 }
 
 func newLimit(q Quota) *limit {
 	window := time.Duration(q.Window)
-	return &limit{q, newRuler(window, localParts), newRuler(window, sharedParts), policyOf(q)}
+	return &limit{q, newPartitioner(window, localPartCount), newPartitioner(window, sharedPartCount), policyField(q)}
 }
 
-// policyOf returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
-func policyOf(q Quota) string {
+// policyField returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
+func policyField(q Quota) string {
 	return fmt.Sprintf("%q;q=%d;w=%d", q.Name, q.Limit, int64(time.Duration(q.Window)/time.Second))
 }
 
-// standing is the state of a holder after a request.
-type standing struct {
-	refused bool
-	left    int
-	wait    time.Duration // until a refused request would be admitted; if admitted, until some usage expires
+// quotaState is the state of a holder after a request.
+type quotaState struct {
+	exceeded  bool
+	remaining int
+	wait      time.Duration // until a refused request would be admitted; if admitted, until some usage expires
 }
 
 const (
-	untold     = 128 // fraction (1/n) of a limit that a gateway admits before it updates the store
-	leaseShare = 16  // largest fraction (1/n) of the remaining quota that a gateway leases,
-	leastShare = 64  // and fraction of the limit that it may always lease, up to half of the remaining quota
-	keptShare  = 256 // smallest fraction (1/n) of the limit worth returning
+	unreportedShare = 128 // fraction (1/n) of a limit that a gateway admits before it updates the store
+	leaseShare      = 16  // largest fraction (1/n) of the remaining quota that a gateway leases,
+	minLeaseShare   = 64  // and fraction of the limit that it may always lease, up to half of the remaining quota
+	minReturnShare  = 256 // smallest fraction (1/n) of the limit worth returning
 
 	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // limits of a lease's duration
 )
 
-func (l *limit) leaseTime() time.Duration { return min(max(l.shared.part, minLease), maxLease) }
+func (l *limit) leaseTime() time.Duration {
+	return min(max(l.sharedParts.partLength, minLease), maxLease)
+}
 
-// share returns how much of the remaining quota may be leased.
-func (l *limit) share(free int) int { return max(free/leaseShare, min(free/2, l.Limit/leastShare)) }
+// maxLeaseSize returns how much of the remaining quota may be leased.
+func (l *limit) maxLeaseSize(free int) int {
+	return max(free/leaseShare, min(free/2, l.Limit/minLeaseShare))
+}
 
-// tell adds the RateLimit fields (§3, §4) of a quota.
-func (l *limit) tell(to http.Header, at standing) {
+// setHeaders adds the RateLimit fields (§3, §4) of a quota.
+func (l *limit) setHeaders(to http.Header, state quotaState) {
 	to.Add("RateLimit-Policy", l.policy)
 	field := make([]byte, 0, 64)
 	field = append(strconv.AppendQuote(field, l.Name), ";r="...)
-	field = append(strconv.AppendInt(field, int64(at.left), 10), ";t="...)
-	to.Add("RateLimit", string(strconv.AppendInt(field, seconds(at.wait), 10)))
+	field = append(strconv.AppendInt(field, int64(state.remaining), 10), ";t="...)
+	to.Add("RateLimit", string(strconv.AppendInt(field, ceilSeconds(state.wait), 10)))
 }
 
-// seconds rounds up, so that clients do not try again too early.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// ceilSeconds rounds up, so that clients do not try again too early.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // ExceededError is the error of a used-up quota.
 type ExceededError struct {
-	Quota      string     // name of the quota
-	HolderKind HolderKind // kind of the holder
-	First      bool       // first refusal of this holder in a minute, worth logging
+	Quota           string     // name of the quota
+	HolderKind      HolderKind // kind of the holder
+	FirstInInterval bool       // first refusal of this holder in a minute, worth logging
 
 	wait int64 // seconds
 }
 
-// refusal returns a refusal and sets Retry-After (RFC 6585 §4), which equals t in RateLimit.
-func (l *limit) refusal(to http.Header, at standing, first bool) *ExceededError {
-	r := &ExceededError{l.Name, l.HolderKind, first, max(1, seconds(at.wait))}
+// exceededError returns a refusal and sets Retry-After (RFC 6585 §4), which equals t in RateLimit.
+func (l *limit) exceededError(to http.Header, at quotaState, first bool) *ExceededError {
+	r := &ExceededError{l.Name, l.HolderKind, first, max(1, ceilSeconds(at.wait))}
 	to.Set("Retry-After", strconv.FormatInt(r.wait, 10))
 	return r
 }

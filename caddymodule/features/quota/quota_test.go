@@ -58,7 +58,7 @@ func TestCost(t *testing.T) {
 		{map[string]int{"$export": 5, "request": 2}, "/fhir/R4/$export/x", 2},
 	} {
 		q := Quota{Costs: test.costs}
-		if got := q.cost(WhatOf(test.path)); got != test.want {
+		if got := q.cost(RequestKind(test.path)); got != test.want {
 			t.Errorf("%v: %s costs %d", test.costs, test.path, got)
 		}
 		if got := q.cost(Token); got != 0 {

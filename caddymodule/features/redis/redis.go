@@ -61,15 +61,15 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 
 // Provision reuses the connections of the previous configuration if all settings are the same.
 func (r *Store) Provision(caddy.Context) error {
-	options, key, err := r.resolved()
+	options, key, err := r.buildOptions()
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
-	return r.Use("redis", key, func(*slog.Logger) (*stores.Remote, error) { return openRedis(options), nil })
+	return r.Open("redis", key, func(*slog.Logger) (*stores.Remote, error) { return openStore(options), nil })
 }
 
-// resolved replaces placeholders. It also returns a key of the settings.
-func (r *Store) resolved() (options redisstore.Options, key string, err error) {
+// buildOptions replaces placeholders. It also returns a key of the settings.
+func (r *Store) buildOptions() (options redisstore.Options, key string, err error) {
 	url, err := option.ResolveConnection("url", cmp.Or(r.URL, "redis://localhost:6379"))
 	if err != nil {
 		return options, "", err
@@ -81,16 +81,16 @@ func (r *Store) resolved() (options redisstore.Options, key string, err error) {
 	if err != nil {
 		return options, "", err
 	}
-	if err := r.secure(&options, authorities); err != nil {
+	if err := r.configureTLS(&options, authorities); err != nil {
 		return options, "", err
 	}
 	options.KeyPrefix, options.WaitReplicas, options.MaxEntries = r.KeyPrefix, r.WaitReplicas, r.MaxEntries
-	options.SubscribedKinds, options.Unbounded = stores.SubscribedKinds(), store.UnboundedKinds
+	options.SubscribedKinds, options.UnboundedKinds = stores.SubscribedKinds(), store.UnboundedKinds
 	key, err = r.settingsKey(url, authorities)
 	return options, key, err
 }
 
-func (r *Store) secure(o *redisstore.Options, authorities []byte) error {
+func (r *Store) configureTLS(o *redisstore.Options, authorities []byte) error {
 	config, err := r.TLS.Config(authorities)
 	switch {
 	case err != nil:
@@ -103,12 +103,12 @@ func (r *Store) secure(o *redisstore.Options, authorities []byte) error {
 	return nil
 }
 
-func openRedis(options redisstore.Options) *stores.Remote {
+func openStore(options redisstore.Options) *stores.Remote {
 	s := redisstore.New(options)
 	return &stores.Remote{
-		Shared: s, Close: s.Close,
+		SharedStore: s, Close: s.Close,
 		Check: s.Check, VolatilityReason: s.VolatilityReason, ProbeSubscription: s.ProbeSubscription, SeparateStoreHint: "for Redis key_prefix, another database, or another server",
-		Connections: func() (open, used int) {
+		CountConnections: func() (open, opened int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)
 		},
@@ -134,9 +134,9 @@ func (r *Store) settingsKey(url string, authorities []byte) (string, error) {
 //	}
 func (r *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := option.Block{
-		"url":           option.Word(&r.URL, option.Literal(checkURL)),
+		"url":           option.Word(&r.URL, option.IfLiteral(checkURL)),
 		"key_prefix":    option.Word(&r.KeyPrefix, nil),
-		"wait_replicas": option.NumberOrNone(&r.WaitReplicas),
+		"wait_replicas": option.NonNegativeNumber(&r.WaitReplicas),
 		"max_entries":   option.Number(&r.MaxEntries),
 	}
 	maps.Copy(fields, r.TLS.Subdirectives())
@@ -159,7 +159,7 @@ var (
 	errURL = errors.New("url is not redis://[<user>:<password>@]<host>[:<port>][/<database>], rediss://… or unix://[<user>:<password>@]/<socket>; " +
 		"in its user and password, write %40 for @, %2F for /, %3A for :, %3F for ? and %23 for #")
 	errURLParameter = errors.New("url has another parameter than addr, cluster, db, master_name, sentinel_username and sentinel_password, or one of them twice or with a wrong value")
-	errURLWays      = errors.New("url has master_name and cluster, which exclude each other, or parameters of one without it")
+	errURLModes     = errors.New("url has master_name and cluster, which exclude each other, or parameters of one without it")
 	errURLDatabase  = errors.New("url names a database of a cluster, which has none but 0")
 )
 
@@ -190,7 +190,7 @@ func parseURL(text string) (o redisstore.Options, err error) {
 			return o, errURLParameter
 		}
 		database = strings.TrimPrefix(u.Path, "/")
-		if o.Address, err = hostPort(u.Host); err != nil {
+		if o.Address, err = withDefaultPort(u.Host); err != nil {
 			return o, err
 		}
 	default:
@@ -201,11 +201,11 @@ func parseURL(text string) (o redisstore.Options, err error) {
 			return o, errURL
 		}
 	}
-	return o, setParameters(&o, q)
+	return o, applyParameters(&o, q)
 }
 
-// hostPort adds the default port.
-func hostPort(host string) (string, error) {
+// withDefaultPort adds the default port.
+func withDefaultPort(host string) (string, error) {
 	u := url.URL{Host: host}
 	port := u.Port()
 	if port == "" {
@@ -217,14 +217,14 @@ func hostPort(host string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// setParameters changes the address to Sentinels or cluster nodes if parameters select them.
-func setParameters(o *redisstore.Options, q url.Values) error {
+// applyParameters changes the address to Sentinels or cluster nodes if parameters select them.
+func applyParameters(o *redisstore.Options, q url.Values) error {
 	addresses := []string{o.Address}
 	for name, values := range q {
 		switch name {
 		case "addr":
 			for _, value := range values {
-				address, err := hostPort(value)
+				address, err := withDefaultPort(value)
 				if err != nil {
 					return errURLParameter
 				}
@@ -247,7 +247,7 @@ func setParameters(o *redisstore.Options, q url.Values) error {
 	switch {
 	case sentinel && cluster, !sentinel && (q.Has("sentinel_username") || q.Has("sentinel_password")),
 		!sentinel && !cluster && q.Has("addr"), (sentinel || cluster) && strings.HasPrefix(o.Address, "/"):
-		return errURLWays
+		return errURLModes
 	case cluster && o.Database != 0:
 		return errURLDatabase
 	case sentinel:

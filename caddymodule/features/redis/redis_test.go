@@ -51,7 +51,7 @@ func TestRedisStoreFaults(t *testing.T) {
 }
 
 // An invalid URL is rejected with an error that does not contain it: it may contain a password.
-func TestRedisStoreURLIsNotTold(t *testing.T) {
+func TestRedisStoreURLIsNotRevealed(t *testing.T) {
 	for _, url := range []string{
 		"hunter2@h:6379", "redis://:hun/ter2@h/0", "redis://:hun?ter2@h", "redis://:hun#ter2@h", "redis://:%hunter2@h", "rediss://fhir:hunter2@h:x",
 		"redis://h:6379?password=hunter2", "redis://h/hunter2", "redis://h?master_name=m&sentinel_password=hunter2&sentinel_password=hunter2", "redis:hunter2", "redis://:hunter2@/0",
@@ -167,9 +167,9 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{
-		{"redis with an unknown word", gatewaytest.AppBlock("store redis {\n\t\t\tulr redis://x\n\t\t}"), 5, "did you mean url?"},
-		{"redis at an address that is no URL", gatewaytest.AppBlock("store redis {\n\t\t\turl redis.example:6379\n\t\t}"), 5, "url is not redis://"},
-		{"redis with a placeholder without its end", gatewaytest.AppBlock("store redis {\n\t\t\turl redis://x:{env.REDIS@h\n\t\t}"), 5, "{env.REDIS@h has no closing brace"},
-		{"redis with half a certificate", gatewaytest.AppBlock("store redis {\n\t\t\ttls_client x.pem\n\t\t}"), 5, "x.pem"},
+		{"redis with an unknown word", gatewaytest.AppCaddyfile("store redis {\n\t\t\tulr redis://x\n\t\t}"), 5, "did you mean url?"},
+		{"redis at an address that is no URL", gatewaytest.AppCaddyfile("store redis {\n\t\t\turl redis.example:6379\n\t\t}"), 5, "url is not redis://"},
+		{"redis with a placeholder without its end", gatewaytest.AppCaddyfile("store redis {\n\t\t\turl redis://x:{env.REDIS@h\n\t\t}"), 5, "{env.REDIS@h has no closing brace"},
+		{"redis with half a certificate", gatewaytest.AppCaddyfile("store redis {\n\t\t\ttls_client x.pem\n\t\t}"), 5, "x.pem"},
 	}.Check(t)
 }

@@ -37,8 +37,8 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis://a/0#x": errURL, "redis://a/-1": errURL, "unix://a/socket": errURL, "unix://": errURL,
 		"redis://a?pool_size=3": errURLParameter, "redis://a?db=1": errURLParameter, "redis://a?cluster=yes": errURLParameter,
 		"redis://a?cluster=true&addr=:1": errURLParameter, "redis://a?master_name=": errURLParameter, "redis://a?master_name=m&master_name=n": errURLParameter,
-		"redis://a?master_name=m&cluster=true": errURLWays, "redis://a?addr=b:1": errURLWays, "redis://a?sentinel_password=x": errURLWays,
-		"unix:///socket?cluster=true": errURLWays, "redis://a/1?cluster=true": errURLDatabase,
+		"redis://a?master_name=m&cluster=true": errURLModes, "redis://a?addr=b:1": errURLModes, "redis://a?sentinel_password=x": errURLModes,
+		"unix:///socket?cluster=true": errURLModes, "redis://a/1?cluster=true": errURLDatabase,
 	} {
 		if got, err := parseURL(url); !errors.Is(err, want) {
 			t.Errorf("%s: %+v, %v, want %v", url, got, err, want)

@@ -29,7 +29,7 @@ func TestAdapt(t *testing.T) {
 // Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	app := gatewaytest.AppBlock
+	app := gatewaytest.AppCaddyfile
 	gatewaytest.CaddyfileErrors{
 		{"a system scope", app("registration {\n\t\t\tscope system/*.rs\n\t\t}"), 5, "system/*.rs"},
 		{"without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},
@@ -49,7 +49,7 @@ func TestCORS(t *testing.T) {
 func TestDrip(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token "+strongToken+"\n\t\t}"))
-	gatewaytest.CheckDrip(t, g.Server, http.MethodPost, "/oauth2/register", "Content-Type: application/json", "Authorization: Bearer "+strongToken)
+	gatewaytest.CheckSlowBody(t, g.Server, http.MethodPost, "/oauth2/register", "Content-Type: application/json", "Authorization: Bearer "+strongToken)
 }
 
 const strongToken = "0123456789abcdef0123456789abcdef"
@@ -59,8 +59,8 @@ const strongToken = "0123456789abcdef0123456789abcdef"
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
 	caddyfile := gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t}")
-	folder := gatewaytest.Folder(t)
-	g := gatewaytest.NewAt(t, caddyfile, folder)
+	folder := gatewaytest.StorageFolder(t)
+	g := gatewaytest.NewInFolder(t, caddyfile, folder)
 
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(`{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`))
 	r.Header.Set("Content-Type", "application/json")
@@ -78,7 +78,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "fhir", "clients", "localhost-8443", client.ID+".json")); err != nil {
 		t.Error(err) // backups contain the folder fhir
 	}
-	g = gatewaytest.NewAt(t, caddyfile, folder)
+	g = gatewaytest.NewInFolder(t, caddyfile, folder)
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {"https://new.example/cb"}, "scope": {"openid demo.read"},
 		"code_challenge_method": {"S256"}, "code_challenge": {strings.Repeat("A", 43)},
@@ -105,7 +105,7 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 		return gatewaytest.AuthorizationServer("store file {\n\t\t\tpath " + path + "\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}" + lines)
 	}
 	register := func(g *gatewaytest.Gateway) (uri, token string) {
-		response := g.Ask(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,
+		response := g.Do(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,
 			"Content-Type", "application/json", "Authorization", "Bearer sesame")
 		var client struct {
 			URI   string `json:"registration_client_uri"`
@@ -117,11 +117,11 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 		return strings.TrimPrefix(client.URI, "https://localhost:8443"), client.Token
 	}
 	ask := func(g *gatewaytest.Gateway, method, uri, token string) int {
-		return g.Ask(method, uri, "", "Authorization", "Bearer "+token).StatusCode
+		return g.Do(method, uri, "", "Authorization", "Bearer "+token).StatusCode
 	}
-	before, beforeToken := register(gatewaytest.NewAt(t, sharing(""), folder))
+	before, beforeToken := register(gatewaytest.NewInFolder(t, sharing(""), folder))
 	with := sharing("\n\t\tstore_key " + storeKey)
-	one, other := gatewaytest.NewAt(t, with, folder), gatewaytest.New(t, with)
+	one, other := gatewaytest.NewInFolder(t, with, folder), gatewaytest.New(t, with)
 	if status := ask(one, http.MethodGet, before, beforeToken); status != http.StatusOK {
 		t.Errorf("one of before: %d", status)
 	}

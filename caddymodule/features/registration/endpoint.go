@@ -34,8 +34,8 @@ const Path = "/oauth2/register"
 // configuration endpoint (RFC 7592).
 type registrationEndpoint struct {
 	*endpoint.Responder
-	clients *Registration
-	limiter *lockout.Limiter // limits wrong tokens
+	registration *Registration
+	limiter      *lockout.Limiter // limits wrong tokens
 }
 
 func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -67,53 +67,53 @@ func registrationToken(r *http.Request) string {
 
 // checkToken checks the registration access token of the client named by whose, or the initial access token if whose
 // is empty. A request without a token is not a failed attempt.
-func (e *registrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+func (e *registrationEndpoint) checkToken(r *http.Request, clientID string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {
 		return errRegistrationToken
 	}
 	err := error(errRegistrationToken)
-	if client.SameDigest(digest, token) {
+	if client.MatchesDigest(digest, token) {
 		err = nil
 	}
-	return e.limiter.AttemptSecret(r, "registration "+whose, err, guessable)
+	return e.limiter.CountSecretAttempt(r, "registration "+clientID, err, guessable)
 }
 
 func (e *registrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {
-	initial := e.clients.InitialAccessToken
-	if err := e.checkToken(r, "", client.Digest(initial), client.IsGuessable(initial)); err != nil {
+	initialToken := e.registration.InitialAccessToken
+	if err := e.checkToken(r, "", client.DigestSecret(initialToken), client.IsGuessable(initialToken)); err != nil {
 		return err
 	}
-	m, described, err := e.clients.readClient(w, r)
+	m, requested, err := e.registration.parseClientRequest(w, r)
 	if err != nil {
 		return err
 	}
-	made, secret, access := newRegistered(described, m.Method)
-	if err := e.clients.store(r.Context(), made); err != nil {
+	created, secret, accessToken := newRegisteredClient(requested, m.AuthMethod)
+	if err := e.registration.storeClient(r.Context(), created); err != nil {
 		return err
 	}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
-	info := e.information(made)
-	info.Secret, info.AccessToken = secret, access
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.KindRegistration, ClientID: created.Client.ID, Reason: created.Client.Name})
+	info := e.newInformation(created)
+	info.Secret, info.AccessToken = secret, accessToken
 	e.WriteJSON(w, http.StatusCreated, info)
 	return nil
 }
 
-func (e *registrationEndpoint) information(c *registered) clientInformation {
+func (e *registrationEndpoint) newInformation(c *registeredClient) clientInformation {
 	info := clientInformation{
 		ID: c.Client.ID, IssuedAt: c.IssuedAt.Unix(),
 		URI: e.Responder.Issuer + Path + "?client_id=" + url.QueryEscape(c.Client.ID),
 		clientMetadata: clientMetadata{
-			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
-			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
-			GrantTypes: e.clients.grants.RegisteredFor(&c.Client), ResponseTypes: []string{"code"},
+			RedirectURIs: c.Client.RedirectURIs, AuthMethod: c.AuthMethod, Name: c.Client.Name,
+			AuthAlgorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
+			GrantTypes: e.registration.grants.NamesForClient(&c.Client), ResponseTypes: []string{"code"},
 			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
 			Scope:                  strings.Join(slices.Concat(smart.ReservedScopes, c.Client.Scopes), " "),
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
 			LogoURI: c.Client.Links.Logo, PolicyURI: c.Client.Links.Policy, TermsURI: c.Client.Links.Terms,
 			RequestAlgorithm: c.Client.RequestObjects.Algorithm, RequestURIs: c.Client.RequestObjects.URIs,
 			RequireRequestObject: c.Client.RequestObjects.Required,
-			UserinfoAlgorithm:    c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSession,
+			UserinfoAlgorithm:    c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSessionRequired,
 		},
 	}
 	if c.Client.Native {
@@ -126,12 +126,12 @@ func (e *registrationEndpoint) information(c *registered) clientInformation {
 }
 
 // authenticate returns the client named in the request if the request has its registration access token.
-func (e *registrationEndpoint) authenticate(r *http.Request) (*registered, error) {
-	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+func (e *registrationEndpoint) authenticate(r *http.Request) (*registeredClient, error) {
+	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.clients.load(r.Context(), p.Get("client_id"))
+	c, err := e.registration.load(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +156,8 @@ func (e *registrationEndpoint) read(w http.ResponseWriter, r *http.Request) erro
 
 // writeInformation sends the registration with the request's access token and the new
 // secret, if any (RFC 7592 §3).
-func (e *registrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
-	info := e.information(c)
+func (e *registrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registeredClient, secret string) {
+	info := e.newInformation(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
 }
@@ -169,32 +169,32 @@ func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	m, described, err := e.clients.readClient(w, r)
+	m, requested, err := e.registration.parseClientRequest(w, r)
 	if err != nil {
 		return err
 	}
 	var secret string
-	changed, err := e.clients.change(r.Context(), c.Client.ID, func(c *registered) error {
+	changed, err := e.registration.changeClient(r.Context(), c.Client.ID, func(c *registeredClient) error {
 		if err := m.checkIdentity(c); err != nil {
 			return err
 		}
-		secret = c.replace(described, m.Method)
+		secret = c.replaceMetadata(requested, m.AuthMethod)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.KindRegistration, ClientID: c.Client.ID, Reason: "changed"})
 	e.writeInformation(w, r, changed, secret)
 	return nil
 }
 
 // checkIdentity rejects an update that names another client or secret (RFC 7592 §2.2).
-func (m *registrationRequest) checkIdentity(c *registered) error {
+func (m *registrationRequest) checkIdentity(c *registeredClient) error {
 	switch {
 	case m.ID != c.Client.ID:
 		return invalidMetadata("client_id must be that of the client")
-	case m.Secret != "" && (c.SecretDigest == nil || !client.SameDigest(c.SecretDigest, m.Secret)):
+	case m.Secret != "" && (c.SecretDigest == nil || !client.MatchesDigest(c.SecretDigest, m.Secret)):
 		return invalidMetadata("client_secret must be that of the client, or left out")
 	}
 	return nil
@@ -206,10 +206,10 @@ func (e *registrationEndpoint) deregister(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	if err := e.clients.shelf.remove(r.Context(), c.Client.ID); err != nil {
+	if err := e.registration.clients.remove(r.Context(), c.Client.ID); err != nil {
 		return err
 	}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.KindRegistration, ClientID: c.Client.ID, Reason: "deleted"})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -45,7 +45,7 @@ func TestRegisteredClient(t *testing.T) {
 	if !strings.Contains(page, "Give Newcomer access?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
-	code := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.TickedForm(page))).Query().Get("code")
+	code := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.UnchangedConsentForm(page))).Query().Get("code")
 	exchange := authorizetest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {authorizetest.Verifier}})
 	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)
@@ -285,7 +285,7 @@ func TestRegistrationIsChanged(t *testing.T) {
 		c.Audit = trail.Record
 	}))
 	_, c := register(b, clientMetadata(map[string]any{"post_logout_redirect_uris": []string{authorizetest.Callback}, "require_pushed_authorization_requests": true}), initialAccessToken)
-	trail.Take()
+	trail.Drain()
 	const elsewhere = "https://app.example.org/elsewhere"
 	r, got := updateClient(b, c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
 	if r.StatusCode != http.StatusOK || got.ID != c.ID || got.URI != c.URI || got.AccessToken != c.AccessToken || got.IssuedAt != c.IssuedAt ||
@@ -293,7 +293,7 @@ func TestRegistrationIsChanged(t *testing.T) {
 		got.Method != "client_secret_basic" || len(got.Redirects) != 1 || got.Redirects[0] != elsewhere || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
-	if want := "registration success user= client=" + c.ID + " scope="; trail.Take() != want {
+	if want := "registration success user= client=" + c.ID + " scope="; trail.Drain() != want {
 		t.Errorf("events %q", trail)
 	}
 	read := manageClient(b, http.MethodGet, c.URI, c.AccessToken)
@@ -310,13 +310,13 @@ func TestRegistrationIsChanged(t *testing.T) {
 	if u := authorizetest.Location(t, b.Authorize(q)); u.Path != "/oauth2/login" {
 		t.Errorf("the new redirect URI: %s", u)
 	}
-	if got := bySecret(b, c.ID, c.Secret); got != "invalid_grant" {
+	if got := secretError(b, c.ID, c.Secret); got != "invalid_grant" {
 		t.Errorf("the secret: %s", got)
 	}
 }
 
-// bySecret returns the token endpoint's error for a secret with an invalid code.
-func bySecret(b *authorizetest.Browser, id, secret string) string {
+// secretError returns the token endpoint's error for a secret with an invalid code.
+func secretError(b *authorizetest.Browser, id, secret string) string {
 	b.T.Helper()
 	return b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error
 }
@@ -337,7 +337,7 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 	if got := become(withKeys(nil)); got.Secret != "" || got.Expires != nil || got.JWKS == nil {
 		t.Errorf("with keys: %+v", got)
 	}
-	if old, by := bySecret(b, c.ID, c.Secret), authorizetest.TryAssertion(b, c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := secretError(b, c.ID, c.Secret), authorizetest.TryAssertion(b, c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with keys: by secret %s, by key %s", old, by)
 	}
 	become(withKeys(map[string]any{"jwks": json.RawMessage(authorizetest.PublicKeys(jose.RS256))}))
@@ -348,13 +348,13 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 	if len(got.Secret) != 43 || got.Secret == c.Secret || got.JWKS != nil {
 		t.Errorf("with a secret: %+v", got)
 	}
-	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), authorizetest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
+	if old, by, key := secretError(b, c.ID, c.Secret), secretError(b, c.ID, got.Secret), authorizetest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
 		t.Errorf("with a secret: by the old %s, by the new %s, by key %s", old, by, key)
 	}
 	if got := become(clientMetadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
 		t.Errorf("public: %+v", got)
 	}
-	if old, by := bySecret(b, c.ID, got.Secret), bySecret(b, c.ID, ""); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := secretError(b, c.ID, got.Secret), secretError(b, c.ID, ""); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("public: by secret %s, by nothing %s", old, by)
 	}
 }
@@ -437,7 +437,7 @@ func registeredTokens(b *authorizetest.Browser, c registrationResponse, change u
 	q.Set("client_id", c.ID)
 	maps.Copy(q, change)
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	answer := authorizetest.Location(b.T, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
+	answer := authorizetest.Location(b.T, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
 	return b.RequestTokens(authorizetest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
 }
 
@@ -494,7 +494,7 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 			if got := b.Claims(signed); !maps.Equal(got, want) {
 				t.Errorf("claims %v", got)
 			}
-			if b.TokenWorks(signed) {
+			if b.IsTokenValid(signed) {
 				t.Error("it passes for an access token")
 			}
 			q := authorizetest.Request(url.Values{"client_id": {c.ID}, "prompt": {"none"}, "id_token_hint": {signed}})
@@ -506,7 +506,7 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 }
 
 // A registered client receives logout tokens at its backchannel_logout_uri (OpenID Connect Back-Channel Logout §2.2).
-func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
+func TestRegisteredClientGetsLogoutToken(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
 	party := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.PostFormValue("logout_token") }))

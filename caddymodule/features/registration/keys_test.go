@@ -61,7 +61,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", c.ID)
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	form.Set("code", authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))).Query().Get("code"))
+	form.Set("code", authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))).Query().Get("code"))
 	if got := b.RequestTokens(form); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
@@ -105,7 +105,7 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 
 // A registered address cannot make the server send requests to its own network (RFC
 // 7591 §5).
-func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
+func TestKeysAreNotFetchedFromPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Bool
 	inside := httptest.NewUnstartedServer(http.NotFoundHandler())

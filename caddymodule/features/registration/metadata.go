@@ -27,8 +27,8 @@ import (
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
 	ApplicationType        string          `json:"application_type,omitempty"`
-	Method                 string          `json:"token_endpoint_auth_method"`
-	Algorithm              string          `json:"token_endpoint_auth_signing_alg,omitempty"`
+	AuthMethod             string          `json:"token_endpoint_auth_method"`
+	AuthAlgorithm          string          `json:"token_endpoint_auth_signing_alg,omitempty"`
 	JWKS                   json.RawMessage `json:"jwks,omitempty"`
 	JWKSURI                string          `json:"jwks_uri,omitempty"`
 	GrantTypes             []string        `json:"grant_types"`
@@ -63,22 +63,22 @@ type registrationRequest struct {
 	clientMetadata
 }
 
-// readClient reads a request and the client it describes.
-func (r *Registration) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, client.Client, error) {
+// parseClientRequest reads a request and the client it describes.
+func (r *Registration) parseClientRequest(w http.ResponseWriter, request *http.Request) (*registrationRequest, client.Client, error) {
 	m, err := r.readMetadata(w, request)
 	if err != nil {
 		return nil, client.Client{}, err
 	}
-	described, err := r.newClient(&m.clientMetadata)
+	requested, err := r.newClient(&m.clientMetadata)
 	if err == nil {
-		err = r.checkForeign(m.RedirectURIs, m.PostLogoutRedirectURIs, []string{m.BackchannelLogoutURI})
+		err = r.rejectLocalURIs(m.RedirectURIs, m.PostLogoutRedirectURIs, []string{m.BackchannelLogoutURI})
 	}
-	return m, described, err
+	return m, requested, err
 }
 
-// checkForeign rejects addresses of this server: a response or logout token sent to this server could be
+// rejectLocalURIs rejects addresses of this server: a response or logout token sent to this server could be
 // mistaken for another message.
-func (r *Registration) checkForeign(lists ...[]string) error {
+func (r *Registration) rejectLocalURIs(lists ...[]string) error {
 	issuer, err := url.Parse(r.issuer)
 	if err != nil {
 		return err
@@ -108,13 +108,13 @@ func (r *Registration) readMetadata(w http.ResponseWriter, request *http.Request
 	if err := strictjson.Unmarshal(body, m); err != nil {
 		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
 	}
-	if m.Method == "" {
-		m.Method = "client_secret_basic"
+	if m.AuthMethod == "" {
+		m.AuthMethod = "client_secret_basic"
 	}
 	if string(m.JWKS) == "null" {
 		m.JWKS = nil
 	}
-	return m, m.check(r.grants.Registrable())
+	return m, m.check(r.grants.RegistrableNames())
 }
 
 func invalidMetadata(description string) *oauth2.Error {
@@ -123,17 +123,17 @@ func invalidMetadata(description string) *oauth2.Error {
 
 // check rejects requested features that an app would not get, such as other grant types.
 func (m *clientMetadata) check(grantTypes []string) error {
-	only := func(values []string, known ...string) bool {
-		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
+	onlyContains := func(values []string, allowed ...string) bool {
+		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(allowed, v) })
 	}
 	switch {
-	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", client.PrivateKeyJWT}, m.Method):
+	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", client.PrivateKeyJWT}, m.AuthMethod):
 		return invalidMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
-	case m.Algorithm != "" && !slices.Contains(client.AssertionAlgorithms, jose.SignatureAlgorithm(m.Algorithm)):
+	case m.AuthAlgorithm != "" && !slices.Contains(client.AssertionAlgorithms, jose.SignatureAlgorithm(m.AuthAlgorithm)):
 		return invalidMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
-	case !only(m.ResponseTypes, "code"):
+	case !onlyContains(m.ResponseTypes, "code"):
 		return invalidMetadata("response_types must be code")
-	case !only(m.GrantTypes, grantTypes...) || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, client.AuthorizationCode):
+	case !onlyContains(m.GrantTypes, grantTypes...) || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, client.GrantTypeAuthorizationCode):
 		return invalidMetadata("grant_types must be authorization_code")
 	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
 		return invalidMetadata("application_type must be web or native")
@@ -145,7 +145,7 @@ func (m *clientMetadata) check(grantTypes []string) error {
 		return invalidMetadata("userinfo_signed_response_alg is not one of userinfo_signing_alg_values_supported")
 	case m.RequestAlgorithm != "" && !slices.Contains(client.RequestObjectAlgorithms(), m.RequestAlgorithm):
 		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
-	case m.RequireRequestObject && m.RequestAlgorithm == client.Unsigned:
+	case m.RequireRequestObject && m.RequestAlgorithm == client.AlgorithmNone:
 		return invalidMetadata("require_signed_request_object and request_object_signing_alg none exclude each other")
 	case len(m.RequestURIs) > maxRedirectURIs || slices.ContainsFunc(m.RequestURIs, func(uri string) bool { uri, _, _ = strings.Cut(uri, "#"); return !isFetchable(uri) }):
 		return invalidMetadata("request_uris must be at most 20, each https and absolute")
@@ -159,13 +159,13 @@ func (m *clientMetadata) check(grantTypes []string) error {
 	if err := m.checkKeys(); err != nil {
 		return err
 	}
-	return m.checkAddresses()
+	return m.checkURIs()
 }
 
 // usesKeys reports whether the client authenticates or signs request objects with keys.
 // Otherwise its keys are ignored.
 func (m *clientMetadata) usesKeys() bool {
-	return m.Method == client.PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != client.Unsigned
+	return m.AuthMethod == client.PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != client.AlgorithmNone
 }
 
 // checkKeys rejects keys that cannot be used.
@@ -181,7 +181,7 @@ func (m *clientMetadata) checkKeys() error {
 		}
 	case m.JWKS == nil:
 		return invalidMetadata("private_key_jwt and signed request objects need jwks or jwks_uri")
-	case client.HoldsPrivateKey(m.JWKS):
+	case client.ContainsPrivateKey(m.JWKS):
 		return invalidMetadata("jwks contains a private key: register only the public key, and generate a new key pair")
 	default:
 		if _, err := relyingparty.NewInlineKeySet(m.JWKS); err != nil {
@@ -194,10 +194,10 @@ func (m *clientMetadata) checkKeys() error {
 // isFetchable reports whether this server may send requests to a registered address.
 // [Registration].Transport decides which hosts are reachable.
 func isFetchable(uri string) bool {
-	return client.CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameter
+	return client.CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameterSize
 }
 
-func (m *clientMetadata) checkAddresses() error {
+func (m *clientMetadata) checkURIs() error {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
 		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
 	}
@@ -211,7 +211,7 @@ func (m *clientMetadata) checkAddresses() error {
 		}
 	}
 	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
-		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameter {
+		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameterSize {
 			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
 		}
 	}
@@ -225,18 +225,18 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
 		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes, UserinfoAlgorithm: m.UserinfoAlgorithm,
 		Links:                client.Links{Logo: m.LogoURI, Policy: m.PolicyURI, Terms: m.TermsURI},
-		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
+		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSessionRequired: m.BackchannelSession,
 	}
 	switch {
 	case r.RequestObjects:
 		c.RequestObjects = client.RequestObjects{
-			Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.Method != client.PrivateKeyJWT, Required: m.RequireRequestObject,
+			Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.AuthMethod != client.PrivateKeyJWT, Required: m.RequireRequestObject,
 		}
 	case m.RequireRequestObject:
 		return c, invalidMetadata("require_signed_request_object: this server does not accept request objects of clients that register themselves")
 	}
-	if m.Method == client.PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
-		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm
+	if m.AuthMethod == client.PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
+		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.AuthAlgorithm
 	}
 	if m.Scope == "" {
 		return c, nil
@@ -254,41 +254,41 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 	return c, nil
 }
 
-// registeredKeys are the key sets of registered clients. They outlive cached clients, so
+// keySetCache are the key sets of registered clients. They outlive cached clients, so
 // that keys are fetched no more often than [relyingparty.KeySet] allows.
-type registeredKeys struct {
+type keySetCache struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
 	max       int // maximum number of sets
 
 	mu   sync.Mutex
-	sets map[string]registeredKeySet // by client_id
+	sets map[string]cachedKeySet // by client_id
 }
 
-// registeredKeySet is valid until the client's key source changes.
-type registeredKeySet struct {
+// cachedKeySet is valid until the client's key source changes.
+type cachedKeySet struct {
 	source string
 	keys   *relyingparty.KeySet
 }
 
 // get returns the cached key set of a client, or nil if it has no keys.
-func (r *registeredKeys) get(c *client.Client) (*relyingparty.KeySet, error) {
+func (r *keySetCache) get(c *client.Client) (*relyingparty.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {
 		return nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.sets[c.ID]; known.source == source {
-		return known.keys, nil
+	if cached := r.sets[c.ID]; cached.source == source {
+		return cached.keys, nil
 	}
 	keys, err := c.NewKeys(r.logger, r.transport)
 	if err != nil {
 		return nil, err
 	}
 	if r.sets == nil || len(r.sets) >= r.max { // full: some may be of deleted clients
-		r.sets = map[string]registeredKeySet{}
+		r.sets = map[string]cachedKeySet{}
 	}
-	r.sets[c.ID] = registeredKeySet{source, keys}
+	r.sets[c.ID] = cachedKeySet{source, keys}
 	return keys, nil
 }

@@ -118,7 +118,7 @@ func registeringWith(change func(*registration.Registration)) func(*authorize.Co
 	return func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		change(optionsOf(c))
-		c.Features = append(c.Features, openRequests{})
+		c.Features = append(c.Features, fakeRequestObjects{})
 	}
 }
 
@@ -127,10 +127,10 @@ func optionsOf(c *authorize.Config) *registration.Registration {
 	return c.Features[len(c.Features)-1].(*registration.Registration)
 }
 
-// openRequests stands in for the requestobject feature: it accepts the parameters of request objects without verifying a signature.
-type openRequests struct{}
+// fakeRequestObjects stands in for the requestobject feature: it accepts the parameters of request objects without verifying a signature.
+type fakeRequestObjects struct{}
 
-func (openRequests) Extend(core *authorize.Core) error {
+func (fakeRequestObjects) Extend(core *authorize.Core) error {
 	core.OpenRequest = func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
 		object := []byte(p.Get("request"))
 		if uri := p.Get("request_uri"); uri != "" && slices.Contains(c.RequestObjects.URIs, uri) {

@@ -73,19 +73,19 @@ type Registration struct {
 	// backchannel_logout_uri, which may name any host. Default: [relyingparty.PublicTransport].
 	Transport http.RoundTripper `json:"-"`
 
-	issuer string // clients must not register its addresses; empty before the first server
-	grants client.GrantTypes
-	shelf  shelf
-	keys   registeredKeys // key sets of registered clients
+	issuer  string // clients must not register its addresses; empty before the first server
+	grants  client.GrantTypes
+	clients clientStore
+	keys    keySetCache // key sets of registered clients
 }
 
-// registered is a client as stored. Its secrets are random, so their digests need no salt
+// registeredClient is a client as stored. Its secrets are random, so their digests need no salt
 // and no slow hash.
-type registered struct {
+type registeredClient struct {
 	Client client.Client `json:"-"`
 
 	Stored       storedClient `json:"client"` // stored form of Client
-	Method       string       `json:"token_endpoint_auth_method"`
+	AuthMethod   string       `json:"token_endpoint_auth_method"`
 	SecretDigest []byte       `json:"secret_sha256,omitempty"`
 	AccessDigest []byte       `json:"registration_access_token_sha256"`
 	IssuedAt     time.Time    `json:"issued_at"`
@@ -106,7 +106,7 @@ type storedClient struct {
 	RequestObjects     client.RequestObjects `json:",omitzero"`
 }
 
-var registeredID = regexp.MustCompile("^" + namecheck.RegisteredPrefix + "[0-9a-f]{32}$")
+var registeredIDPattern = regexp.MustCompile("^" + namecheck.SelfRegisteredPrefix + "[0-9a-f]{32}$")
 
 var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
@@ -124,25 +124,25 @@ func CheckScope(scope string) error {
 // Extend implements [authorize.Feature].
 func (r *Registration) Extend(core *authorize.Core) error {
 	if r.issuer == "" {
-		if err := r.complete(core.Config.Issuer, core.Clients.GrantTypes, core.Config.Logger); err != nil {
+		if err := r.initialize(core.Config.Issuer, core.Clients.GrantTypes, core.Config.Logger); err != nil {
 			return fmt.Errorf("registration: %w", err)
 		}
 	}
 	core.Clients.Sources = append(core.Clients.Sources, r)
-	core.Responder.Kinds[Path] = audit.Registration
-	e := &registrationEndpoint{Responder: core.Responder, clients: r, limiter: core.Limiter}
+	core.Responder.AuditKinds[Path] = audit.KindRegistration
+	e := &registrationEndpoint{Responder: core.Responder, registration: r, limiter: core.Limiter}
 	core.HandlePublic(Path, e.serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	core.RegistrationEndpoint = core.Config.Issuer + Path
-	core.Describe(func(m *authorize.Metadata) {
+	core.ExtendMetadata(func(m *authorize.Metadata) {
 		m.UserinfoAlgorithms = client.AlgorithmNames(keyring.IDTokenAlgorithms)
-		fetches := r.RequestObjects && core.OpenRequest != nil // evaluated on each request, so the order of features does not matter
-		m.RequestURIParameter, m.RequestURIsRegistered = fetches, fetches
+		supported := r.RequestObjects && core.OpenRequest != nil // evaluated on each request, so the order of features does not matter
+		m.RequestURIParameter, m.RequestURIsRegistered = supported, supported
 	})
 	return nil
 }
 
-// complete sets defaults. It returns an error if the configuration is invalid.
-func (r *Registration) complete(issuer string, grants client.GrantTypes, logger *slog.Logger) error {
+// initialize sets defaults. It returns an error if the configuration is invalid.
+func (r *Registration) initialize(issuer string, grants client.GrantTypes, logger *slog.Logger) error {
 	if r.InitialAccessToken == "" || r.Storage == nil {
 		return errors.New("it needs an initial_access_token and a storage")
 	}
@@ -157,29 +157,29 @@ func (r *Registration) complete(issuer string, grants client.GrantTypes, logger 
 	if client.IsGuessable(r.InitialAccessToken) {
 		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + client.SecretCommand)
 	}
-	inStorage := newFolder(r.Storage, r.Folder)
-	if r.shelf = inStorage; r.Store != nil {
-		r.shelf = newSharedShelf(r.Store, inStorage)
+	caddyClients := newCaddyStore(r.Storage, r.Folder)
+	if r.clients = caddyClients; r.Store != nil {
+		r.clients = newSharedStore(r.Store, caddyClients)
 	}
 	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
 	if r.Transport == nil {
 		r.Transport = relyingparty.PublicTransport()
 	}
-	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
+	r.keys = keySetCache{transport: r.Transport, logger: logger, max: r.MaxClients}
 	r.issuer, r.grants = issuer, grants
 	return nil
 }
 
-// Any implements [client.Source].
-func (r *Registration) Any() *client.Client {
+// MostPermissive implements [client.Source].
+func (r *Registration) MostPermissive() *client.Client {
 	return &client.Client{ResponseTypes: []string{"code"}, Scopes: r.Scopes, RequestObjects: client.RequestObjects{Allowed: r.RequestObjects}}
 }
 
 // IDs implements [client.Source].
-func (r *Registration) IDs(ctx context.Context) ([]string, error) { return r.shelf.ids(ctx) }
+func (r *Registration) IDs(ctx context.Context) ([]string, error) { return r.clients.ids(ctx) }
 
-func parseRegistered(value []byte) (*registered, error) {
-	c := new(registered)
+func parseClient(value []byte) (*registeredClient, error) {
+	c := new(registeredClient)
 	if err := json.Unmarshal(value, c); err != nil {
 		return nil, err
 	}
@@ -187,36 +187,36 @@ func parseRegistered(value []byte) (*registered, error) {
 	c.Client = client.Client{
 		ID: s.ID, Name: s.Name, JWKS: s.JWKS, JWKSURI: s.JWKSURI, AssertionAlgorithm: s.AssertionAlgorithm, BackchannelLogoutURI: s.BackchannelLogoutURI,
 		Native: s.Native, RequirePushed: s.RequirePushed, RedirectURIs: s.RedirectURIs, PostLogoutRedirectURIs: s.PostLogoutRedirectURIs,
-		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSession: s.BackchannelSession, UserinfoAlgorithm: s.UserinfoAlgorithm,
+		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSessionRequired: s.BackchannelSession, UserinfoAlgorithm: s.UserinfoAlgorithm,
 		Links: s.Links, RequestObjects: s.RequestObjects,
 	}
 	return c, nil
 }
 
-// text returns the stored form of a client.
-func (c *registered) text() ([]byte, error) {
+// encode returns the stored form of a client.
+func (c *registeredClient) encode() ([]byte, error) {
 	s := &c.Client
 	c.Stored = storedClient{
 		ID: s.ID, Name: s.Name, JWKS: s.JWKS, JWKSURI: s.JWKSURI, AssertionAlgorithm: s.AssertionAlgorithm, BackchannelLogoutURI: s.BackchannelLogoutURI,
 		Native: s.Native, RequirePushed: s.RequirePushed, RedirectURIs: s.RedirectURIs, PostLogoutRedirectURIs: s.PostLogoutRedirectURIs,
-		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSession: s.BackchannelSession, UserinfoAlgorithm: s.UserinfoAlgorithm,
+		ResponseTypes: s.ResponseTypes, Scopes: s.Scopes, BackchannelSession: s.BackchannelSessionRequired, UserinfoAlgorithm: s.UserinfoAlgorithm,
 		Links: s.Links, RequestObjects: s.RequestObjects,
 	}
 	return json.Marshal(c)
 }
 
 // load returns a client, or nil if it is unknown. It checks the id first because the id becomes part of a file name.
-func (r *Registration) load(ctx context.Context, id string) (*registered, error) {
-	if !registeredID.MatchString(id) {
+func (r *Registration) load(ctx context.Context, id string) (*registeredClient, error) {
+	if !registeredIDPattern.MatchString(id) {
 		return nil, nil
 	}
-	value, err := r.shelf.load(ctx, id)
+	value, err := r.clients.load(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var c *registered
+	var c *registeredClient
 	if err == nil {
-		c, err = parseRegistered(value)
+		c, err = parseClient(value)
 	}
 	switch {
 	case err != nil:
@@ -224,7 +224,7 @@ func (r *Registration) load(ctx context.Context, id string) (*registered, error)
 	case c.Client.ID != id:
 		return nil, nil
 	}
-	return c, r.loadError(id, r.apply(c))
+	return c, r.loadError(id, r.applyConfig(c))
 }
 
 // Find implements [client.Source].
@@ -242,16 +242,16 @@ func (r *Registration) loadError(id string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", r.shelf.location(id), err)
+	return fmt.Errorf("%s: %w", r.clients.location(id), err)
 }
 
-// apply applies the current configuration to a client.
-func (r *Registration) apply(c *registered) (err error) {
+// applyConfig applies the current configuration to a client.
+func (r *Registration) applyConfig(c *registeredClient) (err error) {
 	c.Client.SecretSHA256 = c.SecretDigest
-	c.Client.Registered, c.Client.Compat = true, []string{client.ErrorDescription}
+	c.Client.SelfRegistered, c.Client.Compat = true, []string{client.CompatErrorDescription}
 	c.Client.PKCE, c.Client.Consent, c.Client.Transport = client.PKCERequired, client.ConsentRequired, r.Transport
 	c.Client.RequestObjects.Allowed = r.RequestObjects
-	if r.PKCE == client.PKCEOptional && !c.Client.Public() {
+	if r.PKCE == client.PKCEOptional && !c.Client.IsPublic() {
 		c.Client.PKCE = client.PKCEOptional
 	}
 	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
@@ -261,27 +261,27 @@ func (r *Registration) apply(c *registered) (err error) {
 	return c.Client.Complete(r.grants)
 }
 
-// store stores a new client. It returns temporarily_unavailable if the limit is reached.
-func (r *Registration) store(ctx context.Context, c *registered) error {
-	value, err := c.text()
+// storeClient stores a new client. It returns temporarily_unavailable if the limit is reached.
+func (r *Registration) storeClient(ctx context.Context, c *registeredClient) error {
+	value, err := c.encode()
 	if err != nil {
 		return err
 	}
-	if err := r.shelf.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
+	if err := r.clients.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
 		return fmt.Errorf("storing a registered client: %w", err)
 	}
 	return nil
 }
 
-func (r *Registration) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
-	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
-		if changed, err = parseRegistered(value); err != nil {
+func (r *Registration) changeClient(ctx context.Context, id string, alter func(*registeredClient) error) (changed *registeredClient, err error) {
+	err = r.clients.update(ctx, id, func(value []byte) ([]byte, error) {
+		if changed, err = parseClient(value); err != nil {
 			return nil, r.loadError(id, err)
 		}
 		if err := alter(changed); err != nil {
 			return nil, err
 		}
-		return changed.text()
+		return changed.encode()
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -292,24 +292,24 @@ func (r *Registration) change(ctx context.Context, id string, alter func(*regist
 	return changed, nil
 }
 
-// newRegistered creates a client and its credentials. The secret may be empty.
-func newRegistered(c client.Client, method string) (made *registered, secret, access string) {
-	access = oauth2.RandomToken()
-	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.Digest(access)}
-	made.Client.ID = namecheck.RegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
-	return made, made.replace(c, method), access
+// newRegisteredClient creates a client and its credentials. The secret may be empty.
+func newRegisteredClient(c client.Client, method string) (created *registeredClient, secret, accessToken string) {
+	accessToken = oauth2.RandomToken()
+	created = &registeredClient{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.DigestSecret(accessToken)}
+	created.Client.ID = namecheck.SelfRegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
+	return created, created.replaceMetadata(c, method), accessToken
 }
 
-// replace replaces the metadata of a client. It returns the new secret, if any.
-func (c *registered) replace(given client.Client, method string) (secret string) {
-	given.ID = c.Client.ID
-	c.Client, c.Method, c.Approved = given, method, false
+// replaceMetadata replaces the metadata of a client. It returns the new secret, if any.
+func (c *registeredClient) replaceMetadata(metadata client.Client, method string) (secret string) {
+	metadata.ID = c.Client.ID
+	c.Client, c.AuthMethod, c.Approved = metadata, method, false
 	switch {
 	case method == "none" || method == client.PrivateKeyJWT:
 		c.SecretDigest = nil
 	case c.SecretDigest == nil:
 		secret = oauth2.RandomToken()
-		c.SecretDigest = client.Digest(secret)
+		c.SecretDigest = client.DigestSecret(secret)
 	}
 	return secret
 }
@@ -345,8 +345,8 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 		"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
 		"scope":                scopeoption.Words(&r.Scopes, CheckScope),
 		"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
-		"approval":             option.Only("required", &r.Approval),
-		"request_objects":      option.Bareword(&r.RequestObjects),
+		"approval":             option.SingleValue("required", &r.Approval),
+		"request_objects":      option.Flag(&r.RequestObjects),
 	}.Parse(d)
 	if err == nil && r.InitialAccessToken == "" {
 		err = d.Err("registration needs an initial_access_token")
@@ -354,10 +354,10 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// transport sends the requests to registered addresses (jwks_uri, request_uris, logo_uri, backchannel_logout_uri), at
+// newTransport sends the requests to registered addresses (jwks_uri, request_uris, logo_uri, backchannel_logout_uri), at
 // public addresses only: otherwise, any registered client could make this server send requests to its own network. With a
 // loopback issuer, for evaluation, clients may be on loopback, too. Nil is the default.
-func transport(issuer string) http.RoundTripper {
+func newTransport(issuer string) http.RoundTripper {
 	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
 		return http.DefaultTransport
 	}
@@ -370,7 +370,7 @@ func (r *Registration) Configure(app *fhirapp.App, c *authorize.Config) (err err
 		return err
 	}
 	r.Storage, r.Folder, r.Store = app.Storage(), "fhir/clients/"+fhirbase.StorageName(app.Issuer), app.SharedStore()
-	r.Transport = transport(app.Issuer)
+	r.Transport = newTransport(app.Issuer)
 	c.Features = append(c.Features, r)
 	return nil
 }
@@ -385,22 +385,22 @@ var (
 
 var errNoSecret = errors.New("the client has no secret: it authenticates by keys, or not at all")
 
-// Registered returns the registered clients, and an error if some cannot be read.
-func (r *Registration) Registered(ctx context.Context) (found []client.RegisteredClient, err error) {
-	ids, err := r.shelf.ids(ctx)
+// ListClients returns the registered clients, and an error if some cannot be read.
+func (r *Registration) ListClients(ctx context.Context) (found []client.RegisteredClient, err error) {
+	ids, err := r.clients.ids(ctx)
 	for _, id := range ids {
-		c, failed := r.load(ctx, id)
-		if err = errors.Join(err, failed); c == nil || failed != nil {
+		c, loadErr := r.load(ctx, id)
+		if err = errors.Join(err, loadErr); c == nil || loadErr != nil {
 			continue
 		}
-		found = append(found, client.RegisteredClient{Client: c.Client, IssuedAt: c.IssuedAt, PendingApproval: r.Approval && !c.Approved, Secret: c.SecretDigest != nil})
+		found = append(found, client.RegisteredClient{Client: c.Client, IssuedAt: c.IssuedAt, PendingApproval: r.Approval && !c.Approved, HasSecret: c.SecretDigest != nil})
 	}
 	return found, err
 }
 
 // Approve approves the current registration of a client.
 func (r *Registration) Approve(ctx context.Context, id string) error {
-	return r.changeRegistered(ctx, id, func(c *registered) error {
+	return r.updateExisting(ctx, id, func(c *registeredClient) error {
 		c.Approved = true
 		return nil
 	})
@@ -409,28 +409,28 @@ func (r *Registration) Approve(ctx context.Context, id string) error {
 // RotateSecret replaces the secret of a registered client. The old secret becomes invalid.
 func (r *Registration) RotateSecret(ctx context.Context, id string) (secret string, err error) {
 	secret = oauth2.RandomToken()
-	return secret, r.changeRegistered(ctx, id, func(c *registered) error {
+	return secret, r.updateExisting(ctx, id, func(c *registeredClient) error {
 		if c.SecretDigest == nil {
 			return errNoSecret
 		}
-		c.SecretDigest = client.Digest(secret)
+		c.SecretDigest = client.DigestSecret(secret)
 		return nil
 	})
 }
 
 // Remove deletes a registered client, which invalidates its tokens.
 func (r *Registration) Remove(ctx context.Context, id string) error {
-	if err := r.changeRegistered(ctx, id, func(*registered) error { return nil }); err != nil {
+	if err := r.updateExisting(ctx, id, func(*registeredClient) error { return nil }); err != nil {
 		return err
 	}
-	return r.shelf.remove(ctx, id)
+	return r.clients.remove(ctx, id)
 }
 
-func (r *Registration) changeRegistered(ctx context.Context, id string, alter func(*registered) error) error {
-	if !registeredID.MatchString(id) {
+func (r *Registration) updateExisting(ctx context.Context, id string, alter func(*registeredClient) error) error {
+	if !registeredIDPattern.MatchString(id) {
 		return client.ErrNotRegistered
 	}
-	_, err := r.change(ctx, id, alter)
+	_, err := r.changeClient(ctx, id, alter)
 	if errors.Is(err, errRegistrationToken) || errors.Is(err, fs.ErrNotExist) {
 		return client.ErrNotRegistered
 	}

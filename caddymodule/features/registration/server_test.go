@@ -76,7 +76,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+token)
 				w := httptest.NewRecorder()
 				r.RemoteAddr = address + ":1"
-				s.ServeHTTP(w, authorizetest.Secure(r))
+				s.ServeHTTP(w, authorizetest.MarkAsTLS(r))
 				return w.Code
 			}
 			for range 10 {
@@ -98,7 +98,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 }
 
 // A guessable initial access token is logged once, when the configuration loads, without its value.
-func TestGuessableTokenIsToldAtLoad(t *testing.T) {
+func TestGuessableTokenIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	c := authorizetest.Config()
@@ -161,7 +161,7 @@ func (s *faultyClients) next(call string) error {
 		return nil
 	}
 	s.hit = call
-	return authorizetest.ErrBroken
+	return authorizetest.ErrStoreFailed
 }
 
 // A failed call to the storage changes nothing, and repeating the request succeeds.
@@ -209,7 +209,7 @@ func TestFailureChangesNothing(t *testing.T) {
 }
 
 // Request contents are never logged.
-func TestNothingSentIsLogged(t *testing.T) {
+func TestRequestsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
 	var log bytes.Buffer
@@ -283,9 +283,9 @@ func TestRefusalsNameClient(t *testing.T) {
 }
 
 // After the first request, the guard verifies a registered client's tokens without calls to the store.
-func TestGuardTakesNoRoundTrip(t *testing.T) {
+func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	t.Parallel()
-	r, gateway := authorizetest.Replicated(t)
+	r, gateway := authorizetest.NewReplica(t)
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		c.Store, c.Durable, optionsOf(c).Store = r, r, r
@@ -297,8 +297,8 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 	token := tokenclaim.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: made.ID, Scope: text("scope"), Session: text("sid"), CredentialHash: text("credential_hash"),
 	}
-	if !authorizetest.Quiet(gateway, func() {
-		revoked, err1 := server.Revoked(t.Context(), token.ID)
+	if !authorizetest.TakesNoRoundTrip(gateway, func() {
+		revoked, err1 := server.IsRevoked(t.Context(), token.ID)
 		holder, err2 := server.Holder(t.Context(), token)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
 			t.Errorf("revoked %t, holder %v: %v, %v", revoked, holder, err1, err2)
@@ -319,8 +319,8 @@ func TestApproval(t *testing.T) {
 		q := authorizetest.Request(authorizetest.PKCE())
 		q.Set("client_id", c.ID)
 		authorizetest.WantStatus(t, b.Authorize(q), status, name)
-		all, err := options.Registered(t.Context())
-		if authorizetest.NoError(t, err); len(all) > 0 && (all[0].PendingApproval != waits || all[0].Client.ID != c.ID || !all[0].Secret || all[0].IssuedAt.IsZero()) {
+		all, err := options.ListClients(t.Context())
+		if authorizetest.NoError(t, err); len(all) > 0 && (all[0].PendingApproval != waits || all[0].Client.ID != c.ID || !all[0].HasSecret || all[0].IssuedAt.IsZero()) {
 			t.Errorf("%s: listed as %+v", name, all[0])
 		}
 	}

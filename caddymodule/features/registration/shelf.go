@@ -17,16 +17,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// shelf stores registered clients by client_id. Missing clients are fs.ErrNotExist.
-type shelf interface {
+// clientStore stores registered clients by client_id. Missing clients are fs.ErrNotExist.
+type clientStore interface {
 	// load returns a client, possibly from a cache.
 	load(ctx context.Context, id string) ([]byte, error)
 
-	// add stores a new client. It returns errTooMany if there are most clients.
-	add(ctx context.Context, id string, value []byte, most int) error
+	// add stores a new client. It returns errClientLimit if there are most clients.
+	add(ctx context.Context, id string, value []byte, maxClients int) error
 
-	// change replaces a client with the result of alter. Concurrent changes are serialized.
-	change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error
+	// update replaces a client with the result of alter. Concurrent changes are serialized.
+	update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error
 
 	// remove deletes a client. A missing client is not an error.
 	remove(ctx context.Context, id string) error
@@ -38,15 +38,15 @@ type shelf interface {
 	location(id string) string
 }
 
-var errTooMany = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+var errClientLimit = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
 
-// folder is a shelf in Caddy's storage. Gateways that share it may each exceed the limit
+// caddyStore is a shelf in Caddy's storage. Gateways that share it may each exceed the limit
 // by one client.
-type folder struct {
+type caddyStore struct {
 	storage Storage
 	path    string
 	mu      sync.Mutex    // guards counting, changing and removing clients
-	cached  *store.Memory // copies of stored clients
+	cache   *store.Memory // copies of stored clients
 }
 
 // cacheTTL is the lifetime of a cached client, and so the delay until a deletion at
@@ -65,38 +65,38 @@ type Storage interface {
 // DefaultMaxClients is the default limit of registered clients.
 const DefaultMaxClients = 1000
 
-func newFolder(storage Storage, path string) *folder {
-	return &folder{storage: storage, path: path, cached: store.NewMemory(DefaultMaxClients, 0)}
+func newCaddyStore(storage Storage, path string) *caddyStore {
+	return &caddyStore{storage: storage, path: path, cache: store.NewMemory(DefaultMaxClients, 0)}
 }
 
-func (f *folder) key(id string) string { return f.path + "/" + id + ".json" }
+func (f *caddyStore) key(id string) string { return f.path + "/" + id + ".json" }
 
-func (f *folder) location(id string) string { return f.key(id) + " in storage" }
+func (f *caddyStore) location(id string) string { return f.key(id) + " in storage" }
 
-func (f *folder) load(ctx context.Context, id string) ([]byte, error) {
-	value, err := f.cached.Get(ctx, id)
+func (f *caddyStore) load(ctx context.Context, id string) ([]byte, error) {
+	value, err := f.cache.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		if value, err = f.storage.Load(ctx, f.key(id)); err == nil {
-			_ = f.cached.Put(ctx, id, value, cacheTTL) // the cache may be full
+			_ = f.cache.Put(ctx, id, value, cacheTTL) // the cache may be full
 		}
 	}
 	return value, err
 }
 
-func (f *folder) add(ctx context.Context, id string, value []byte, most int) error {
+func (f *caddyStore) add(ctx context.Context, id string, value []byte, maxClients int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	others, err := f.ids(ctx)
+	existing, err := f.ids(ctx)
 	switch {
 	case err != nil:
 		return err
-	case len(others) >= most:
-		return errTooMany
+	case len(existing) >= maxClients:
+		return errClientLimit
 	}
 	return f.storage.Store(ctx, f.key(id), value)
 }
 
-func (f *folder) ids(ctx context.Context) ([]string, error) {
+func (f *caddyStore) ids(ctx context.Context) ([]string, error) {
 	files, err := f.storage.List(ctx, f.path, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -107,9 +107,9 @@ func (f *folder) ids(ctx context.Context) ([]string, error) {
 	return files, err
 }
 
-// change alters the stored client, not the cached copy: another gateway may have
+// update alters the stored client, not the cached copy: another gateway may have
 // changed or removed the client.
-func (f *folder) change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
+func (f *caddyStore) update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	value, err := f.storage.Load(ctx, f.key(id))
@@ -122,26 +122,26 @@ func (f *folder) change(ctx context.Context, id string, alter func([]byte) ([]by
 	if err != nil {
 		return err
 	}
-	return f.cached.Delete(ctx, id)
+	return f.cache.Delete(ctx, id)
 }
 
-func (f *folder) remove(ctx context.Context, id string) error {
+func (f *caddyStore) remove(ctx context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.storage.Delete(ctx, f.key(id)); err != nil {
 		return err
 	}
-	return f.cached.Delete(ctx, id)
+	return f.cache.Delete(ctx, id)
 }
 
-// sharedShelf is a shelf in a store that gateways share. The index of clients changes
+// sharedStore is a shelf in a store that gateways share. The index of clients changes
 // atomically with the clients, so the limit is exact and List is not needed. Clients
 // contain only digests of random secrets and are not sealed.
-type sharedShelf struct {
-	store   store.Store
-	name    string
-	earlier *folder // clients from before the store was used
-	moved   atomic.Bool
+type sharedStore struct {
+	store    store.Store
+	name     string
+	legacy   *caddyStore // clients from before the store was used
+	migrated atomic.Bool
 }
 
 const (
@@ -149,20 +149,20 @@ const (
 	indexKind  = "clients" // kind of the index key and of the key that marks the migration
 )
 
-func newSharedShelf(s store.Store, earlier *folder) *sharedShelf {
-	return &sharedShelf{store: s, name: path.Base(earlier.path), earlier: earlier}
+func newSharedStore(s store.Store, legacy *caddyStore) *sharedStore {
+	return &sharedStore{store: s, name: path.Base(legacy.path), legacy: legacy}
 }
 
-func (s *sharedShelf) key(id string) string { return clientKind + ":" + s.name + "." + id }
+func (s *sharedStore) key(id string) string { return clientKind + ":" + s.name + "." + id }
 
-func (s *sharedShelf) indexKey() string { return indexKind + ":" + s.name }
+func (s *sharedStore) indexKey() string { return indexKind + ":" + s.name }
 
-func (s *sharedShelf) movedKey() string { return indexKind + ":" + s.name + ".moved" }
+func (s *sharedStore) migratedKey() string { return indexKind + ":" + s.name + ".moved" }
 
-func (s *sharedShelf) location(id string) string { return s.key(id) + " in the durable store" }
+func (s *sharedStore) location(id string) string { return s.key(id) + " in the durable store" }
 
-func (s *sharedShelf) load(ctx context.Context, id string) ([]byte, error) {
-	if err := s.move(ctx); err != nil {
+func (s *sharedStore) load(ctx context.Context, id string) ([]byte, error) {
+	if err := s.migrate(ctx); err != nil {
 		return nil, err
 	}
 	value, err := s.store.Get(ctx, s.key(id))
@@ -172,16 +172,16 @@ func (s *sharedShelf) load(ctx context.Context, id string) ([]byte, error) {
 	return value, err
 }
 
-func (s *sharedShelf) ids(ctx context.Context) ([]string, error) {
-	if err := s.move(ctx); err != nil {
+func (s *sharedStore) ids(ctx context.Context) ([]string, error) {
+	if err := s.migrate(ctx); err != nil {
 		return nil, err
 	}
-	ids, _, err := s.index(ctx)
+	ids, _, err := s.readIndex(ctx)
 	return ids, err
 }
 
-// index returns the client_ids and the index entry, nil if it is missing.
-func (s *sharedShelf) index(ctx context.Context) (ids []string, entry []byte, err error) {
+// readIndex returns the client_ids and the index entry, nil if it is missing.
+func (s *sharedStore) readIndex(ctx context.Context) (ids []string, entry []byte, err error) {
 	get := &store.Call{Op: store.Get, Key: s.indexKey()}
 	if err = s.store.Do(ctx, get); err == nil && get.Value != nil {
 		err = json.Unmarshal(get.Value, &ids)
@@ -189,30 +189,30 @@ func (s *sharedShelf) index(ctx context.Context) (ids []string, entry []byte, er
 	return ids, get.Value, err
 }
 
-// indexed returns the call that replaces the index.
-func (s *sharedShelf) indexed(ids []string, entry []byte) (*store.Call, error) {
+// replaceIndex returns the call that replaces the index.
+func (s *sharedStore) replaceIndex(ids []string, entry []byte) (*store.Call, error) {
 	value, err := json.Marshal(ids)
-	return store.Replacing(s.indexKey(), entry, value, store.Forever), err
+	return store.ReplaceCall(s.indexKey(), entry, value, store.Forever), err
 }
 
-func (s *sharedShelf) add(ctx context.Context, id string, value []byte, most int) error {
+func (s *sharedStore) add(ctx context.Context, id string, value []byte, maxClients int) error {
 	return s.retry(ctx, func() error {
-		ids, entry, err := s.index(ctx)
+		ids, entry, err := s.readIndex(ctx)
 		if err != nil {
 			return err
 		}
-		if len(ids) >= most {
-			return errTooMany
+		if len(ids) >= maxClients {
+			return errClientLimit
 		}
-		indexed, err := s.indexed(append(ids, id), entry)
+		indexCall, err := s.replaceIndex(append(ids, id), entry)
 		if err != nil {
 			return err
 		}
-		return s.store.Do(ctx, indexed, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: store.Forever})
+		return s.store.Do(ctx, indexCall, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: store.Forever})
 	})
 }
 
-func (s *sharedShelf) change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
+func (s *sharedStore) update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	return s.retry(ctx, func() error {
 		get := &store.Call{Op: store.Get, Key: s.key(id)} // Do bypasses the cache
 		switch err := s.store.Do(ctx, get); {
@@ -221,77 +221,77 @@ func (s *sharedShelf) change(ctx context.Context, id string, alter func([]byte) 
 		case get.Value == nil:
 			return fs.ErrNotExist
 		}
-		altered, err := alter(get.Value)
+		updated, err := alter(get.Value)
 		if err != nil {
 			return err
 		}
-		return s.store.Swap(ctx, s.key(id), get.Value, altered, store.Forever)
+		return s.store.Swap(ctx, s.key(id), get.Value, updated, store.Forever)
 	})
 }
 
-func (s *sharedShelf) remove(ctx context.Context, id string) error {
+func (s *sharedStore) remove(ctx context.Context, id string) error {
 	return s.retry(ctx, func() error {
-		ids, entry, err := s.index(ctx)
+		ids, entry, err := s.readIndex(ctx)
 		if err != nil {
 			return err
 		}
 		calls := []*store.Call{{Op: store.Delete, Key: s.key(id)}}
 		if slices.Contains(ids, id) {
-			indexed, err := s.indexed(slices.DeleteFunc(ids, func(other string) bool { return other == id }), entry)
+			indexCall, err := s.replaceIndex(slices.DeleteFunc(ids, func(other string) bool { return other == id }), entry)
 			if err != nil {
 				return err
 			}
-			calls = append(calls, indexed)
+			calls = append(calls, indexCall)
 		}
 		return s.store.Do(ctx, calls...)
 	})
 }
 
-func (s *sharedShelf) retry(ctx context.Context, change func() error) error {
-	if err := s.move(ctx); err != nil {
+func (s *sharedStore) retry(ctx context.Context, change func() error) error {
+	if err := s.migrate(ctx); err != nil {
 		return err
 	}
 	return store.Retry(ctx, change)
 }
 
-// move copies the clients of earlier, unless a gateway that had clients has already done it.
-func (s *sharedShelf) move(ctx context.Context) error {
-	if s.moved.Load() {
+// migrate copies the clients of earlier, unless a gateway that had clients has already done it.
+func (s *sharedStore) migrate(ctx context.Context) error {
+	if s.migrated.Load() {
 		return nil
 	}
 	err := store.Retry(ctx, func() error {
-		mark := &store.Call{Op: store.Get, Key: s.movedKey()}
-		if err := s.store.Do(ctx, mark); err != nil || mark.Value != nil {
+		marker := &store.Call{Op: store.Get, Key: s.migratedKey()}
+		if err := s.store.Do(ctx, marker); err != nil || marker.Value != nil {
 			return err
 		}
-		return s.copy(ctx)
+		return s.copyLegacy(ctx)
 	})
-	s.moved.Store(err == nil)
+	s.migrated.Store(err == nil)
 	return err
 }
 
-// copy copies the clients of earlier and sets the migration mark atomically.
-func (s *sharedShelf) copy(ctx context.Context) error {
-	earlier, err := s.earlier.ids(ctx)
-	if err != nil || len(earlier) == 0 {
+// copyLegacy copies the clients of earlier and sets the migration mark atomically.
+func (s *sharedStore) copyLegacy(ctx context.Context) error {
+	legacyIDs, err := s.legacy.ids(ctx)
+	if err != nil || len(legacyIDs) == 0 {
 		return err
 	}
-	ids, entry, err := s.index(ctx)
+	ids, entry, err := s.readIndex(ctx)
 	if err != nil {
 		return err
 	}
-	calls := []*store.Call{{Op: store.Add, Key: s.movedKey(), Value: []byte("moved"), TTL: store.Forever}}
-	for _, id := range earlier {
-		value, err := s.earlier.storage.Load(ctx, s.earlier.key(id))
+	calls := []*store.Call{{Op: store.Add, Key: s.migratedKey(), Value: []byte("moved"), TTL: store.Forever}}
+	for _, id := range legacyIDs {
+		value, err := s.legacy.storage.Load(ctx, s.legacy.key(id))
 		if err != nil {
 			return err
 		}
 		ids = append(ids, id)
 		calls = append(calls, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: store.Forever})
 	}
-	indexed, err := s.indexed(ids, entry)
+	indexCall, err := s.replaceIndex(ids, entry)
 	if err != nil {
 		return err
 	}
-	return s.store.Do(ctx, append(calls, indexed)...)
+	return s.store.Do(ctx, append(calls, indexCall)...)
 }

@@ -24,7 +24,7 @@ func TestStoredClientMembers(t *testing.T) {
 	t.Parallel()
 	registration := &Registration{RequestObjects: true, Scopes: []string{"user/*.rs"}}
 	client, err := registration.newClient(&clientMetadata{
-		RedirectURIs: []string{"https://app.example/cb"}, ApplicationType: applicationNative, Method: "client_secret_basic", Algorithm: "ES384",
+		RedirectURIs: []string{"https://app.example/cb"}, ApplicationType: applicationNative, AuthMethod: "client_secret_basic", AuthAlgorithm: "ES384",
 		JWKS: json.RawMessage(`{"keys":[]}`), JWKSURI: "https://app.example/jwks", Name: "App", LogoURI: "https://app.example/logo",
 		PolicyURI: "https://app.example/policy", TermsURI: "https://app.example/terms", PostLogoutRedirectURIs: []string{"https://app.example/bye"},
 		RequirePushed: true, UserinfoAlgorithm: "RS256", RequestAlgorithm: "ES256", RequestURIs: []string{"https://app.example/r"}, RequireRequestObject: true,
@@ -34,7 +34,7 @@ func TestStoredClientMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.ID = "x"
-	text, err := (&registered{Client: client}).text()
+	text, err := (&registeredClient{Client: client}).encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,18 +51,18 @@ func TestStoredClientMembers(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(stored.Client)); !slices.Equal(got, want) || string(stored.Client["JWKS"]) != `"eyJrZXlzIjpbXX0="` {
 		t.Errorf("%q, %s, want %q", got, stored.Client["JWKS"], want)
 	}
-	if read, err := parseRegistered(text); err != nil || !reflect.DeepEqual(read.Client, client) {
+	if read, err := parseClient(text); err != nil || !reflect.DeepEqual(read.Client, client) {
 		t.Errorf("%+v, %v, want %+v", read, err, client)
 	}
 }
 
 // shelves are those of gateways on one store. The first gateway has the earlier clients in its folder.
-func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
+func shelves(t *testing.T, n int, earlier ...string) []*sharedStore {
 	t.Helper()
-	shared := storetest.NewShared(clientKind)
-	var all []*sharedShelf
+	shared := storetest.NewSharedMemory(clientKind)
+	var all []*sharedStore
 	for i := range n {
-		before := newFolder(new(providertest.Storage), "fhir/clients/fhir.example.org")
+		before := newCaddyStore(new(providertest.Storage), "fhir/clients/fhir.example.org")
 		if i == 0 {
 			for _, id := range earlier {
 				if err := before.add(t.Context(), id, []byte(id), 1000); err != nil {
@@ -70,7 +70,7 @@ func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
 				}
 			}
 		}
-		all = append(all, newSharedShelf(shared.Gateway(), before))
+		all = append(all, newSharedStore(shared.Gateway(), before))
 	}
 	return all
 }
@@ -91,7 +91,7 @@ func TestLimitOverGateways(t *testing.T) {
 				switch err := all[i].add(t.Context(), fmt.Sprint(i, "-", j), []byte("v"), 12); {
 				case err == nil:
 					added.Add(1)
-				case errors.Is(err, errTooMany):
+				case errors.Is(err, errClientLimit):
 					refused.Add(1)
 				default:
 					t.Error(err)
@@ -122,7 +122,7 @@ func TestRegisteredClientAtAllGateways(t *testing.T) {
 	for _, s := range all {
 		wg.Go(func() {
 			for range 5 {
-				err := s.change(ctx, "x", func(value []byte) ([]byte, error) { return append(value, '+'), nil })
+				err := s.update(ctx, "x", func(value []byte) ([]byte, error) { return append(value, '+'), nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -142,7 +142,7 @@ func TestRegisteredClientAtAllGateways(t *testing.T) {
 		if _, err := s.load(ctx, "x"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("removed, gateway %d: %v", i, err)
 		}
-		if err := s.change(ctx, "x", func(value []byte) ([]byte, error) { return value, nil }); !errors.Is(err, fs.ErrNotExist) {
+		if err := s.update(ctx, "x", func(value []byte) ([]byte, error) { return value, nil }); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("changed after it was removed, gateway %d: %v", i, err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestClientsAreMovedOnce(t *testing.T) {
 	if err := all[1].remove(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	again := newSharedShelf(all[0].store, all[0].earlier)
+	again := newSharedStore(all[0].store, all[0].legacy)
 	if _, err := again.load(ctx, "a"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it came back: %v", err)
 	}
@@ -174,14 +174,14 @@ func TestClientsAreMovedOnce(t *testing.T) {
 }
 
 // While Caddy's storage fails, loading an earlier client is an error other than fs.ErrNotExist.
-func TestClientsAreNotMovedHalf(t *testing.T) {
+func TestClientMoveFails(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared(clientKind)
-	before := newFolder(&failingList{Storage: new(providertest.Storage)}, "fhir/clients/x")
+	shared := storetest.NewSharedMemory(clientKind)
+	before := newCaddyStore(&failingList{Storage: new(providertest.Storage)}, "fhir/clients/x")
 	if err := before.storage.Store(t.Context(), before.key("a"), []byte("a")); err != nil {
 		t.Fatal(err)
 	}
-	s := newSharedShelf(shared.Gateway(), before)
+	s := newSharedStore(shared.Gateway(), before)
 	if _, err := s.load(t.Context(), "a"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("while the storage fails: %v", err)
 	}
@@ -211,7 +211,7 @@ func TestTransport(t *testing.T) {
 		"https://localhost:8443": true, "https://127.0.0.1:8443": true,
 		"https://fhir.example.org": false, "https://localhost.example.org": false, "https://10.0.0.1": false,
 	} {
-		if got := transport(issuer) != nil; got != private {
+		if got := newTransport(issuer) != nil; got != private {
 			t.Errorf("%s: requests go to private addresses: %t", issuer, got)
 		}
 	}

@@ -54,9 +54,9 @@ func (r *Reader) Configure(_ *fhirapp.App, c *authorize.Config) error {
 
 // Extend implements [authorize.Feature].
 func (*Reader) Extend(core *authorize.Core) error {
-	core.OpenRequest = (&reader{issuer: core.Config.Issuer, turns: fairqueue.New(fetchesAtOnce)}).open
-	core.Describe(func(m *authorize.Metadata) {
-		has := core.Clients.Any
+	core.OpenRequest = (&reader{issuer: core.Config.Issuer, fetchQueue: fairqueue.New(maxConcurrentFetches)}).open
+	core.ExtendMetadata(func(m *authorize.Metadata) {
+		has := core.Clients.ContainsFunc
 		if m.RequestParameter = has(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
 			m.RequestAlgorithms = client.RequestObjectAlgorithms()
 		}
@@ -88,7 +88,7 @@ func (c *Client) Subdirectives() (fields option.Block, repeatable []string) {
 		if d.CountRemainingArgs() == 0 {
 			return nil
 		}
-		return option.Only("required", &c.Required)(d)
+		return option.SingleValue("required", &c.Required)(d)
 	}}, nil
 }
 
@@ -105,8 +105,8 @@ var (
 )
 
 const (
-	fetchesAtOnce = 16               // maximum concurrent fetches of request objects
-	leeway        = 30 * time.Second // tolerance for clients' clocks
+	maxConcurrentFetches = 16               // maximum concurrent fetches of request objects
+	leeway               = 30 * time.Second // tolerance for clients' clocks
 )
 
 // maxLifetime is the maximum time from nbf to exp of a required request object (FAPI 1.0 Advanced §5.2.2).
@@ -115,40 +115,40 @@ const maxLifetime = time.Hour
 // reader reads request objects by value and by reference. It fetches only registered addresses, with the transport of
 // the client's registration (RFC 9700 §4.10).
 type reader struct {
-	issuer string
-	turns  *fairqueue.Queue // concurrent fetches, fair by client
+	issuer     string
+	fetchQueue *fairqueue.Queue // concurrent fetches, fair by client
 }
 
 // open implements [flow.OpenRequest].
 func (o *reader) open(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
-	object, err := o.object(ctx, c, p)
+	object, err := o.loadObject(ctx, c, p)
 	if err != nil {
-		return withUnverified(p, p.Get("request")), err
+		return withErrorParameters(p, p.Get("request")), err
 	}
-	assembled, err := o.assemble(ctx, c, p, object)
+	merged, err := o.verifyAndMerge(ctx, c, p, object)
 	if err != nil {
-		return withUnverified(p, object), err
+		return withErrorParameters(p, object), err
 	}
-	return assembled, nil
+	return merged, nil
 }
 
-// object returns the request object from the request or its request_uri.
-func (o *reader) object(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
+// loadObject returns the request object from the request or its request_uri.
+func (o *reader) loadObject(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
 	value, reference := p.Get("request"), p.Get("request_uri")
 	switch {
 	case !c.RequestObjects.Allowed:
-		return "", flow.NotSupported(p)
+		return "", flow.RejectRequestObject(p)
 	case value != "" && reference != "":
 		return "", oauth2.InvalidRequest("send request or request_uri, not both")
 	case value != "":
 		return value, nil
 	}
-	leave, err := o.turns.Enter(ctx, c.ID)
+	release, err := o.fetchQueue.Acquire(ctx, c.ID)
 	if err != nil {
 		return "", &oauth2.Error{Code: "temporarily_unavailable", Description: "too many request objects are being fetched", Err: err}
 	}
-	defer leave()
-	return fetch(ctx, c, reference)
+	defer release()
+	return fetchObject(ctx, c, reference)
 }
 
 // objectClaims are the claims of RFC 9101 §4 that are not parameters.
@@ -160,32 +160,32 @@ type objectClaims struct {
 	NotBefore *jwt.NumericDate `json:"nbf"`
 }
 
-func (o *reader) assemble(ctx context.Context, c *client.Client, p oauth2.Parameters, object string) (oauth2.Parameters, error) {
-	text, err := verified(ctx, c, object)
+func (o *reader) verifyAndMerge(ctx context.Context, c *client.Client, p oauth2.Parameters, object string) (oauth2.Parameters, error) {
+	text, err := verifyObject(ctx, c, object)
 	if err != nil {
 		return nil, err
 	}
 	var claims objectClaims
-	inside := map[string]json.RawMessage{}
-	if err := strictjson.Unmarshal(text, &inside); err != nil {
-		return nil, invalid("the request object holds no JSON object, or a name twice", err)
+	objectParameters := map[string]json.RawMessage{}
+	if err := strictjson.Unmarshal(text, &objectParameters); err != nil {
+		return nil, invalidObject("the request object holds no JSON object, or a name twice", err)
 	}
 	if err := json.Unmarshal(text, &claims); err != nil {
-		return nil, invalid("iss, sub, aud, exp or nbf of the request object is malformed", err)
+		return nil, invalidObject("iss, sub, aud, exp or nbf of the request object is malformed", err)
 	}
 	if err := claims.check(c.ID, o.issuer); err != nil {
 		return nil, err
 	}
 	if c.RequestObjects.Required {
-		if inside["client_id"] == nil {
-			return nil, invalid("the request object must have client_id", nil)
+		if objectParameters["client_id"] == nil {
+			return nil, invalidObject("the request object must have client_id", nil)
 		}
 		if err := claims.checkLifetime(); err != nil {
 			return nil, err
 		}
-		return overlay(p, oauth2.Parameters{"client_id": {c.ID}, "aud": p["aud"]}, inside)
+		return mergeParameters(p, oauth2.Parameters{"client_id": {c.ID}, "aud": p["aud"]}, objectParameters)
 	}
-	return overlay(p, p, inside)
+	return mergeParameters(p, p, objectParameters)
 }
 
 // check checks the optional claims (OpenID Connect Core §6.1). An object with the client as
@@ -194,15 +194,15 @@ func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {
 	case c.Issuer != "" && c.Issuer != clientID:
-		return invalid("iss of the request object must be the client_id", nil)
+		return invalidObject("iss of the request object must be the client_id", nil)
 	case c.Subject == clientID:
-		return invalid("sub of the request object must not be the client_id", nil)
+		return invalidObject("sub of the request object must not be the client_id", nil)
 	case len(c.Audience) > 0 && !slices.Contains(c.Audience, issuer):
-		return invalid("aud of the request object must be the issuer; SMART's aud belongs beside it", nil)
+		return invalidObject("aud of the request object must be the issuer; SMART's aud belongs beside it", nil)
 	case c.Expiry != nil && !now.Before(c.Expiry.Time().Add(leeway)):
-		return invalid("the request object has expired", nil)
+		return invalidObject("the request object has expired", nil)
 	case c.NotBefore != nil && c.NotBefore.Time().After(now.Add(leeway)):
-		return invalid("nbf of the request object is still to come", nil)
+		return invalidObject("nbf of the request object is still to come", nil)
 	}
 	return nil
 }
@@ -211,57 +211,57 @@ func (c *objectClaims) check(clientID, issuer string) error {
 func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
-		return invalid("the request object must have exp, nbf and aud", nil)
+		return invalidObject("the request object must have exp, nbf and aud", nil)
 	case c.Expiry.Time().Sub(c.NotBefore.Time()) > maxLifetime:
-		return invalid("exp of the request object must be at most 60 minutes after nbf", nil)
+		return invalidObject("exp of the request object must be at most 60 minutes after nbf", nil)
 	}
 	return nil
 }
 
-// overlay replaces the parameters of the request with those in the request object. client_id and
+// mergeParameters replaces the parameters of the request with those in the request object. client_id and
 // response_type must be the same in both (OpenID Connect Core §6.1). The aud of the object is the
 // audience of the JWT; SMART's aud is a parameter outside it.
-func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Parameters, error) {
-	all := url.Values(maps.Clone(counting))
+func mergeParameters(p, base oauth2.Parameters, objectParameters map[string]json.RawMessage) (oauth2.Parameters, error) {
+	all := url.Values(maps.Clone(base))
 	for _, name := range flow.RequestParameters {
-		raw, there := inside[name]
-		if !there || name == "aud" {
+		raw, present := objectParameters[name]
+		if !present || name == "aud" {
 			continue
 		}
-		value, err := parameterOf(name, raw)
-		switch fixed := name == "client_id" || name == "response_type"; {
+		value, err := parameterValue(name, raw)
+		switch mustMatch := name == "client_id" || name == "response_type"; {
 		case err != nil:
 			return nil, err
 		case name == "request" || name == "request_uri":
-			return nil, invalid("a request object must hold no other", nil)
-		case fixed && p.Get(name) != "" && p.Get(name) != value:
-			return nil, invalid("client_id and response_type of the request object must be those beside it", nil)
+			return nil, invalidObject("a request object must hold no other", nil)
+		case mustMatch && p.Get(name) != "" && p.Get(name) != value:
+			return nil, invalidObject("client_id and response_type of the request object must be those beside it", nil)
 		}
 		all.Set(name, value)
 	}
 	all.Del("request")
 	all.Del("request_uri")
-	return oauth2.QueryParameters(oauth2.Parameters(all).EncodeOnly(flow.RequestParameters...))
+	return oauth2.ReadCheckedQuery(oauth2.Parameters(all).EncodeSelected(flow.RequestParameters...))
 }
 
-// parameterOf returns the value of a parameter in a request object: a string, or JSON for
+// parameterValue returns the value of a parameter in a request object: a string, or JSON for
 // parameters such as max_age and claims.
-func parameterOf(name string, raw json.RawMessage) (value string, err error) {
+func parameterValue(name string, raw json.RawMessage) (value string, err error) {
 	switch raw[0] {
 	case '"':
 		err = json.Unmarshal(raw, &value)
 	case '{', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		value = string(raw)
 	default:
-		err = invalid(name+" of the request object must be a string, a number or an object", nil)
+		err = invalidObject(name+" of the request object must be a string, a number or an object", nil)
 	}
 	return value, err
 }
 
-// withUnverified adds response_mode and state of a rejected request object, so that the client
+// withErrorParameters adds response_mode and state of a rejected request object, so that the client
 // receives the error. The object is unverified, so nothing else in it is used, and these two only
 // for the error.
-func withUnverified(p oauth2.Parameters, object string) oauth2.Parameters {
+func withErrorParameters(p oauth2.Parameters, object string) oauth2.Parameters {
 	_, rest, _ := strings.Cut(object, ".")
 	payload, _, _ := strings.Cut(rest, ".")
 	text, err := base64.RawURLEncoding.DecodeString(payload)
@@ -284,58 +284,58 @@ func withUnverified(p oauth2.Parameters, object string) oauth2.Parameters {
 // maxRequestObject is the maximum size in bytes of a fetched request object.
 const maxRequestObject = 64 << 10
 
-// errRequestURI returns the error of a request_uri that cannot be used (OpenID Connect Core §3.1.2.6).
-func errRequestURI(description string, cause error) error {
+// invalidRequestURI returns the error of a request_uri that cannot be used (OpenID Connect Core §3.1.2.6).
+func invalidRequestURI(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_uri", Description: description, Err: cause}
 }
 
-// invalid returns the error of an invalid request object (OpenID Connect Core
+// invalidObject returns the error of an invalid request object (OpenID Connect Core
 // §3.1.2.6).
-func invalid(description string, cause error) error {
+func invalidObject(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_object", Description: description, Err: cause}
 }
 
-// fetch returns the request object at a registered request_uri.
-func fetch(ctx context.Context, c *client.Client, uri string) (string, error) {
+// fetchObject returns the request object at a registered request_uri.
+func fetchObject(ctx context.Context, c *client.Client, uri string) (string, error) {
 	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash (OpenID Connect Core §6.2)
 	registered := func(other string) bool { other, _, _ = strings.Cut(other, "#"); return other == address }
 	if !slices.ContainsFunc(c.RequestObjects.URIs, registered) {
-		return "", errRequestURI("request_uri is not one that the client registered in request_uris", nil)
+		return "", invalidRequestURI("request_uri is not one that the client registered in request_uris", nil)
 	}
 	object, err := relyingparty.Fetch(ctx, c.Transport, address, maxRequestObject)
 	if err != nil {
-		return "", errRequestURI("request_uri could not be fetched", err)
+		return "", invalidRequestURI("request_uri could not be fetched", err)
 	}
 	return strings.TrimSpace(string(object)), nil
 }
 
-// verified returns the claims of a request object as JSON after verifying its signature. An
+// verifyObject returns the claims of a request object as JSON after verifying its signature. An
 // unsigned object is accepted if the client has not registered an algorithm.
-func verified(ctx context.Context, c *client.Client, object string) ([]byte, error) {
+func verifyObject(ctx context.Context, c *client.Client, object string) ([]byte, error) {
 	parts := strings.Split(object, ".")
 	var header struct {
 		Algorithm string   `json:"alg"`
 		Type      string   `json:"typ"`
 		Critical  []string `json:"crit"`
 	}
-	if len(parts) != 3 || client.DecodePart(parts[0], &header) != nil {
-		return nil, invalid("the request object is no JWT", nil)
+	if len(parts) != 3 || client.DecodeJWTPart(parts[0], &header) != nil {
+		return nil, invalidObject("the request object is no JWT", nil)
 	}
 	typ := strings.ToLower(strings.TrimPrefix(header.Type, "application/"))
 	registered := c.RequestObjects.Algorithm
 	switch {
 	case registered != "" && header.Algorithm != registered:
-		return nil, invalid("alg of the request object is not the client's request_object_signing_alg", nil)
+		return nil, invalidObject("alg of the request object is not the client's request_object_signing_alg", nil)
 	case !slices.Contains([]string{"", "jwt", "oauth-authz-req+jwt"}, typ) || len(header.Critical) > 0:
-		return nil, invalid("typ of the request object must be oauth-authz-req+jwt or JWT, and it may have no crit", nil)
-	case header.Algorithm == client.Unsigned && c.RequestObjects.Required:
-		return nil, invalid("the request object must be signed: the client requires it", nil)
-	case header.Algorithm == client.Unsigned && parts[2] != "":
-		return nil, invalid("a request object with alg none must have no signature", nil)
-	case header.Algorithm == client.Unsigned:
+		return nil, invalidObject("typ of the request object must be oauth-authz-req+jwt or JWT, and it may have no crit", nil)
+	case header.Algorithm == client.AlgorithmNone && c.RequestObjects.Required:
+		return nil, invalidObject("the request object must be signed: the client requires it", nil)
+	case header.Algorithm == client.AlgorithmNone && parts[2] != "":
+		return nil, invalidObject("a request object with alg none must have no signature", nil)
+	case header.Algorithm == client.AlgorithmNone:
 		claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 		if err != nil {
-			err = invalid("the request object is no JWT", err)
+			err = invalidObject("the request object is no JWT", err)
 		}
 		return claims, err
 	}
@@ -344,14 +344,14 @@ func verified(ctx context.Context, c *client.Client, object string) ([]byte, err
 
 func verifySignature(ctx context.Context, c *client.Client, object string, alg jose.SignatureAlgorithm) ([]byte, error) {
 	if c.Keys == nil || !slices.Contains(client.AssertionAlgorithms, alg) {
-		return nil, invalid("the client has no keys, or alg is not one of request_object_signing_alg_values_supported", nil)
+		return nil, invalidObject("the client has no keys, or alg is not one of request_object_signing_alg_values_supported", nil)
 	}
 	claims, err := c.Keys.VerifySignature(ctx, object)
 	switch {
 	case errors.Is(err, relyingparty.ErrSignature), errors.Is(err, relyingparty.ErrUnknownKey):
-		return nil, invalid("the request object is not signed by a registered key with this kid and alg", err)
+		return nil, invalidObject("the request object is not signed by a registered key with this kid and alg", err)
 	case err != nil:
-		return nil, invalid("the keys of the client cannot be had at its jwks_uri", err)
+		return nil, invalidObject("the keys of the client cannot be had at its jwks_uri", err)
 	}
 	return claims, nil
 }

@@ -37,7 +37,7 @@ func objectClaims(change map[string]any) map[string]any {
 	return claims
 }
 
-func unsigned(t *testing.T, claims map[string]any, signature string) string {
+func unsignedObject(t *testing.T, claims map[string]any, signature string) string {
 	t.Helper()
 	text, err := json.Marshal(claims)
 	authorizetest.NoError(t, err)
@@ -45,7 +45,7 @@ func unsigned(t *testing.T, claims map[string]any, signature string) string {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "." + signature
 }
 
-func signed(t *testing.T, alg jose.SignatureAlgorithm, claims map[string]any) string {
+func signedObject(t *testing.T, alg jose.SignatureAlgorithm, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": nil, "sub": nil, "aud": nil, "exp": nil, "jti": nil}
 	maps.Copy(all, claims)
@@ -74,18 +74,18 @@ func TestRequestObjectByValue(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequestObjects)
 	for name, object := range map[string]string{
-		"unsigned":       unsigned(t, objectClaims(nil), ""),
-		"with iss, aud":  unsigned(t, objectClaims(map[string]any{"iss": "app", "aud": []string{authorizetest.Issuer}, "exp": time.Now().Add(time.Minute).Unix()}), ""),
-		"in JSON":        unsigned(t, objectClaims(map[string]any{"max_age": 1000, "claims": map[string]any{"id_token": map[string]any{"acr": nil}}}), ""),
-		"by another key": unsigned(t, objectClaims(map[string]any{"unknown": []string{"x"}}), ""),
+		"unsigned":       unsignedObject(t, objectClaims(nil), ""),
+		"with iss, aud":  unsignedObject(t, objectClaims(map[string]any{"iss": "app", "aud": []string{authorizetest.Issuer}, "exp": time.Now().Add(time.Minute).Unix()}), ""),
+		"in JSON":        unsignedObject(t, objectClaims(map[string]any{"max_age": 1000, "claims": map[string]any{"id_token": map[string]any{"acr": nil}}}), ""),
+		"by another key": unsignedObject(t, objectClaims(map[string]any{"unknown": []string{"x"}}), ""),
 	} {
 		q := authorizetest.Request(url.Values{"request": {object}, "redirect_uri": {authorizetest.Callback + "_invalid"}, "state": {""}})
-		if u := authorizetest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || !strings.HasPrefix(u.String(), authorizetest.Callback+"?") {
+		if u := authorizetest.NewBrowser(t, s).SignInAlice(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || !strings.HasPrefix(u.String(), authorizetest.Callback+"?") {
 			t.Errorf("%s: %s", name, u)
 		}
 	}
-	q := authorizetest.Request(url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(map[string]any{"client_id": "signing"}))}})
-	if u := authorizetest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" {
+	q := authorizetest.Request(url.Values{"client_id": {"signing"}, "request": {signedObject(t, jose.RS256, objectClaims(map[string]any{"client_id": "signing"}))}})
+	if u := authorizetest.NewBrowser(t, s).SignInAlice(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" {
 		t.Errorf("signed: %s", u)
 	}
 }
@@ -93,7 +93,7 @@ func TestRequestObjectByValue(t *testing.T) {
 // Other request objects are rejected with the response_mode and state that they contain.
 func TestRequestObjectRefused(t *testing.T) {
 	t.Parallel()
-	plain := func(change map[string]any) string { return unsigned(t, objectClaims(change), "") }
+	plain := func(change map[string]any) string { return unsignedObject(t, objectClaims(change), "") }
 	mine := map[string]any{"client_id": "signing"}
 	b := authorizetest.NewBrowser(t, newServer(t, withRequestObjects))
 	for name, tt := range map[string]struct {
@@ -112,11 +112,11 @@ func TestRequestObjectRefused(t *testing.T) {
 		"of another client":       {"app", plain(map[string]any{"client_id": "strict"}), "invalid_request_object"},
 		"another response type":   {"app", plain(map[string]any{"response_type": "token"}), "invalid_request_object"},
 		"a list of states":        {"app", plain(map[string]any{"scope": []string{"openid"}}), "invalid_request_object"},
-		"a signature of nothing":  {"app", unsigned(t, objectClaims(nil), "eA"), "invalid_request_object"},
-		"signed without keys":     {"app", signed(t, jose.RS256, objectClaims(nil)), "invalid_request_object"},
+		"a signature of nothing":  {"app", unsignedObject(t, objectClaims(nil), "eA"), "invalid_request_object"},
+		"signed without keys":     {"app", signedObject(t, jose.RS256, objectClaims(nil)), "invalid_request_object"},
 		"not signed":              {"signing", plain(mine), "invalid_request_object"},
-		"signed in another way":   {"signing", signed(t, jose.PS256, objectClaims(mine)), "invalid_request_object"},
-		"changed after signing":   {"signing", changedPayload(signed(t, jose.RS256, objectClaims(mine)), plain(map[string]any{"client_id": "signing", "scope": "openid email"})), "invalid_request_object"},
+		"signed in another way":   {"signing", signedObject(t, jose.PS256, objectClaims(mine)), "invalid_request_object"},
+		"changed after signing":   {"signing", replacePayload(signedObject(t, jose.RS256, objectClaims(mine)), plain(map[string]any{"client_id": "signing", "scope": "openid email"})), "invalid_request_object"},
 		"a scope that nobody has": {"app", plain(map[string]any{"scope": "nonsense"}), "invalid_scope"},
 		"longer than a query":     {"app", plain(map[string]any{"state": strings.Repeat("x", 6000)}) + strings.Repeat(" ", 9000), "invalid_request"},
 	} {
@@ -138,8 +138,8 @@ func TestRequestObjectRefused(t *testing.T) {
 	}
 }
 
-// changedPayload returns a JWT with the claims of another JWT.
-func changedPayload(object, other string) string {
+// replacePayload returns a JWT with the claims of another JWT.
+func replacePayload(object, other string) string {
 	parts, others := strings.Split(object, "."), strings.Split(other, ".")
 	return parts[0] + "." + others[1] + "." + parts[2]
 }
@@ -165,21 +165,21 @@ func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
 	app, asked := objectServer(t, func() string { return object + "\n" })
-	newcomer := authorizetest.Newcomer(func(c *client.Client) {
+	newcomer := authorizetest.SelfRegisteredClient(func(c *client.Client) {
 		c.PKCE, c.Transport, c.JWKS = client.PKCEOptional, app.Client().Transport, authorizetest.PublicKeys(jose.RS256)
 		c.RequestObjects = client.RequestObjects{
 			Allowed: true, Algorithm: "RS256", URIs: []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, KeysOnly: true,
 		}
 	})
-	b := authorizetest.NewBrowser(t, newServer(t, authorizetest.WithNewcomers(newcomer)))
-	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": authorizetest.NewcomerID, "iss": authorizetest.NewcomerID, "aud": authorizetest.Issuer}))
-	q := url.Values{"client_id": {authorizetest.NewcomerID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "request_uri": {app.URL + "/object"}}
+	b := authorizetest.NewBrowser(t, newServer(t, authorizetest.WithSelfRegistered(newcomer)))
+	object = signedObject(t, jose.RS256, objectClaims(map[string]any{"client_id": authorizetest.SelfRegisteredID, "iss": authorizetest.SelfRegisteredID, "aud": authorizetest.Issuer}))
+	q := url.Values{"client_id": {authorizetest.SelfRegisteredID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "request_uri": {app.URL + "/object"}}
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow")))
+	u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
 		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
-	authorizetest.Equal(t, authorizetest.TryAssertion(b, authorizetest.NewcomerID, jose.RS256), "invalid_client", "by its keys alone")
+	authorizetest.Equal(t, authorizetest.TryAssertion(b, authorizetest.SelfRegisteredID, jose.RS256), "invalid_client", "by its keys alone")
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
 		asked.Store(0)
 		q.Set("request_uri", uri)
@@ -199,12 +199,14 @@ func requestObjectFaults(t *testing.T) map[string]string {
 		maps.Copy(all, change)
 		return objectClaims(all)
 	}
-	with := func(name string, value any) string { return signed(t, jose.RS256, claims(map[string]any{name: value})) }
+	with := func(name string, value any) string {
+		return signedObject(t, jose.RS256, claims(map[string]any{name: value}))
+	}
 	hmac := func(key string) string {
 		return josetest.SignClaims(t, jose.SigningKey{Algorithm: jose.HS256, Key: []byte(key)}, josetest.Header{"kid": "RS256"}, claims(nil))
 	}
 	encode := base64.RawURLEncoding.EncodeToString
-	good := signed(t, jose.RS256, claims(nil))
+	good := signedObject(t, jose.RS256, claims(nil))
 	return map[string]string{
 		"expired":                     with("exp", time.Now().Add(-time.Minute).Unix()),
 		"not valid yet":               with("nbf", time.Now().Add(time.Hour).Unix()),
@@ -218,14 +220,14 @@ func requestObjectFaults(t *testing.T) map[string]string {
 		"a request_uri in it":         with("request_uri", "https://app.example.org/r"),
 		"a pushed request_uri in it":  with("request_uri", "urn:ietf:params:oauth:request_uri:x"),
 		"a list of scopes":            with("scope", []string{"openid"}),
-		"another algorithm":           signed(t, jose.PS256, claims(nil)),
-		"signed by another key":       signed(t, jose.RS384, claims(nil)),
-		"a signature of other claims": changedPayload(good, with("scope", "openid email")),
+		"another algorithm":           signedObject(t, jose.PS256, claims(nil)),
+		"signed by another key":       signedObject(t, jose.RS384, claims(nil)),
+		"a signature of other claims": replacePayload(good, with("scope", "openid email")),
 		"a signature cut off":         good[:strings.LastIndexByte(good, '.')+1],
 		"HS256 with the client_id":    hmac(strings.Repeat("signing", 8)),
 		"HS256 with the public key":   hmac(string(authorizetest.PublicKeys(jose.RS256))),
-		"alg none":                    unsigned(t, claims(nil), ""),
-		"alg none with a signature":   unsigned(t, claims(nil), "eA"),
+		"alg none":                    unsignedObject(t, claims(nil), ""),
+		"alg none with a signature":   unsignedObject(t, claims(nil), "eA"),
 		"alg NONE":                    encode([]byte(`{"alg":"NONE"}`)) + "." + strings.Split(good, ".")[1] + ".",
 		"typ of an access token":      authorizetest.Assertion(t, jose.RS256, claims(nil), map[string]any{"typ": "at+jwt"}),
 		"a critical header":           authorizetest.Assertion(t, jose.RS256, claims(nil), map[string]any{"crit": []string{"b64"}, "b64": false}),
@@ -296,7 +298,7 @@ func TestRequiredRequestObject(t *testing.T) {
 	object := func(change map[string]any) url.Values {
 		claims := map[string]any{"client_id": "signing", "aud": authorizetest.Issuer, "nbf": now.Unix(), "exp": now.Add(time.Minute).Unix()}
 		maps.Copy(claims, change)
-		return url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(claims))}}
+		return url.Values{"client_id": {"signing"}, "request": {signedObject(t, jose.RS256, objectClaims(claims))}}
 	}
 	beside := func(q url.Values, change url.Values) url.Values { maps.Copy(q, change); return q }
 	outside := url.Values{"client_id": {"signing"}, "redirect_uri": {authorizetest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
@@ -316,7 +318,7 @@ func TestRequiredRequestObject(t *testing.T) {
 		"longer than an hour":          {object(map[string]any{"exp": now.Add(time.Hour + time.Second).Unix()}), "invalid_request_object"},
 		"of all time":                  {object(map[string]any{"nbf": 1, "exp": int64(1) << 60}), "invalid_request_object"},
 		"without a request object":     {outside, "invalid_request"},
-		"unsigned":                     {beside(object(nil), url.Values{"request": {unsigned(t, objectClaims(map[string]any{"client_id": "signing"}), "")}}), "invalid_request_object"},
+		"unsigned":                     {beside(object(nil), url.Values{"request": {unsignedObject(t, objectClaims(map[string]any{"client_id": "signing"}), "")}}), "invalid_request_object"},
 		"another FHIR server's aud":    {beside(object(nil), url.Values{"aud": {"https://evil.example/fhir"}}), "invalid_request"},
 		"redirect URI beside it alone": {beside(object(map[string]any{"redirect_uri": nil}), url.Values{"redirect_uri": {authorizetest.Callback}}), "invalid_request"},
 		"response type beside it":      {beside(object(map[string]any{"response_type": nil}), url.Values{"response_type": {"code"}}), "invalid_request"},
@@ -333,8 +335,8 @@ func TestRequiredRequestObject(t *testing.T) {
 				}
 				return
 			}
-			authorizetest.WantCode(t, b.Answer(tt.request))
-			authorizetest.WantCode(t, authorizetest.NewBrowser(t, s).Answer(url.Values{"client_id": {"signing"}, "request_uri": {pushed.RequestURI}}))
+			authorizetest.WantCode(t, b.SignInAlice(tt.request))
+			authorizetest.WantCode(t, authorizetest.NewBrowser(t, s).SignInAlice(url.Values{"client_id": {"signing"}, "request_uri": {pushed.RequestURI}}))
 		})
 	}
 }
@@ -344,8 +346,8 @@ func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
 	claims := map[string]any{"client_id": "signing", "aud": authorizetest.Issuer, "nbf": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "state": nil}
-	q := url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(claims))}, "state": {"evil"}, "scope": {"openid patient/*.rs"}, "prompt": {"none"}}
-	u := authorizetest.NewBrowser(t, s).Answer(q)
+	q := url.Values{"client_id": {"signing"}, "request": {signedObject(t, jose.RS256, objectClaims(claims))}, "state": {"evil"}, "scope": {"openid patient/*.rs"}, "prompt": {"none"}}
+	u := authorizetest.NewBrowser(t, s).SignInAlice(q)
 	if u.Query().Get("code") == "" || u.Query().Has("state") {
 		t.Errorf("%s", u)
 	}
@@ -375,7 +377,7 @@ func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 	} {
 		b := authorizetest.NewBrowser(t, newServer(t, func(c *authorize.Config) {
 			if tt.registers {
-				authorizetest.WithNewcomers()(c)
+				authorizetest.WithSelfRegistered()(c)
 			}
 			c.Clients = tt.clients
 		}))
@@ -398,7 +400,7 @@ func TestAdapt(t *testing.T) {
 // Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	client := func(lines string) string { return gatewaytest.AppBlock("client app {\n\t\t\t" + lines + "\n\t\t}") }
+	client := func(lines string) string { return gatewaytest.AppCaddyfile("client app {\n\t\t\t" + lines + "\n\t\t}") }
 	gatewaytest.CaddyfileErrors{
 		{"unknown word", client("request_objects always"), 5, "always"},
 		{"two words", client("request_objects required required"), 5, "required"},
@@ -411,7 +413,7 @@ func TestCaddyfileErrors(t *testing.T) {
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("client app {\n\t\t\tredirect_uri https://app.example.org/callback\n\t\t\trequest_objects\n\t\t}"))
-	if text := gatewaytest.Read(t, g.Get("/.well-known/openid-configuration", "")); !strings.Contains(text, `"request_parameter_supported":true`) {
+	if text := gatewaytest.ReadBody(t, g.Get("/.well-known/openid-configuration", "")); !strings.Contains(text, `"request_parameter_supported":true`) {
 		t.Error(text)
 	}
 	r := g.Get("/oauth2/authorize?client_id=app&response_type=code&redirect_uri=https://app.example.org/callback&request=eyJ", "")

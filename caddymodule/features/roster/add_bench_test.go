@@ -15,7 +15,7 @@ import (
 // updaterOf returns the updater of a server with users in a store, active or not.
 func updaterOf(tb testing.TB, s store.Store, users int, more string) *entry.Updater {
 	tb.Helper()
-	u := &entry.Updater{Roster: entry.New(s, new(entry.LoadedEntries)), Resolve: resolve, Logger: slog.New(slog.DiscardHandler)}
+	u := &entry.Updater{Roster: entry.New(s, new(entry.LoadedEntries)), Resolve: addToConfig, Logger: slog.New(slog.DiscardHandler)}
 	for i := range users {
 		name := fmt.Sprint("person-", i)
 		if err := u.Roster.Change(tb.Context(), entry.Users, name, entry.Add(storedPerson(name, more)), nil); err != nil {

@@ -20,7 +20,7 @@ const (
 	clientsPath = "/fhir/clients"
 	usersPath   = "/fhir/users"
 
-	maxEntry = 64 << 10 // maximum size of a client or user in bytes
+	maxEntrySize = 64 << 10 // maximum size of a client or user in bytes
 )
 
 func init() { fhirapp.RegisterAdminRoutes(routes) }
@@ -35,28 +35,28 @@ func init() { fhirapp.RegisterAdminRoutes(routes) }
 //	…      /fhir/users        the same for users, without secrets and approval
 //	DELETE /fhir/roster       replaces unreadable records of clients and users
 func routes(a *fhirapp.AdminAPI) []caddy.AdminRoute {
-	do := func(handle func(*request) (any, error)) func(*http.Request) (any, error) {
+	do := func(handle func(*adminRequest) (any, error)) func(*http.Request) (any, error) {
 		return func(r *http.Request) (any, error) { return serve(a, r, handle) }
 	}
 	return []caddy.AdminRoute{
 		{Pattern: clientsPath, Handler: fhirapp.AdminMethods{http.MethodGet: do(list), http.MethodPost: do(add)}},
-		{Pattern: clientsPath + "/", Handler: fhirapp.AdminMethods{http.MethodPatch: do(edit), http.MethodDelete: do(remove), http.MethodPost: do(actOnClient)}},
+		{Pattern: clientsPath + "/", Handler: fhirapp.AdminMethods{http.MethodPatch: do(edit), http.MethodDelete: do(remove), http.MethodPost: do(postClientAction)}},
 		{Pattern: usersPath, Handler: fhirapp.AdminMethods{http.MethodGet: do(list), http.MethodPost: do(add)}},
 		{Pattern: usersPath + "/", Handler: fhirapp.AdminMethods{http.MethodPatch: do(edit), http.MethodDelete: do(remove)}},
 		{Pattern: "/fhir/roster", Handler: fhirapp.AdminMethods{http.MethodDelete: do(reset)}},
 	}
 }
 
-// request is a request about all clients or users, or about a single one.
-type request struct {
+// adminRequest is a request about all clients or users, or about a single one.
+type adminRequest struct {
 	*Roster
-	kind   string // clients or users
-	name   string // name of the client or user; "" for all
-	action string // last segment of the path; "" if the method determines the action
-	http   *http.Request
+	kind        string // clients or users
+	name        string // name of the client or user; "" for all
+	action      string // last segment of the path; "" if the method determines the action
+	httpRequest *http.Request
 }
 
-func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*request) (any, error)) (any, error) {
+func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*adminRequest) (any, error)) (any, error) {
 	app, err := a.App()
 	if err != nil {
 		return nil, err
@@ -73,76 +73,76 @@ func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*request) (any, err
 	if parts[2] != "" && r.Method != http.MethodPost || name == "" && strings.HasSuffix(r.URL.Path, "/") {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
 	}
-	return handle(&request{roster, parts[0], name, parts[2], r})
+	return handle(&adminRequest{roster, parts[0], name, parts[2], r})
 }
 
-func list(r *request) (any, error) { return r.List(r.http.Context(), r.kind) }
+func list(r *adminRequest) (any, error) { return r.List(r.httpRequest.Context(), r.kind) }
 
 // add adds the client or user in the body. With ?secret=new, a client gets a secret.
-func add(r *request) (any, error) {
-	config, err := r.body()
+func add(r *adminRequest) (any, error) {
+	config, err := r.readBody()
 	if err != nil {
 		return nil, err
 	}
-	return r.recorded("added")(r.Add(r.http.Context(), r.kind, config, r.http.URL.Query().Get("secret") == "new"))
+	return r.recordChange("added")(r.Add(r.httpRequest.Context(), r.kind, config, r.httpRequest.URL.Query().Get("secret") == "new"))
 }
 
 // edit changes an entry by a JSON merge patch (RFC 7396).
-func edit(r *request) (any, error) {
-	patch, err := r.body()
+func edit(r *adminRequest) (any, error) {
+	patch, err := r.readBody()
 	if err != nil {
 		return nil, err
 	}
-	return r.recorded("changed")(r.Edit(r.http.Context(), r.kind, r.name, func(json.RawMessage) ([]byte, error) { return patch, nil }))
+	return r.recordChange("changed")(r.Edit(r.httpRequest.Context(), r.kind, r.name, func(json.RawMessage) ([]byte, error) { return patch, nil }))
 }
 
 // remove removes an entry of the store, or a self-registered client, and revokes its grants.
-func remove(r *request) (any, error) {
-	return r.recorded("removed")(r.Remove(r.http.Context(), r.kind, r.name))
+func remove(r *adminRequest) (any, error) {
+	return r.recordChange("removed")(r.Remove(r.httpRequest.Context(), r.kind, r.name))
 }
 
-// actOnClient approves a self-registered client, or replaces the secret of a client.
-func actOnClient(r *request) (any, error) {
+// postClientAction approves a self-registered client, or replaces the secret of a client.
+func postClientAction(r *adminRequest) (any, error) {
 	switch r.action {
 	case "approve":
-		return r.recorded("approved")(r.Approve(r.http.Context(), r.name))
+		return r.recordChange("approved")(r.Approve(r.httpRequest.Context(), r.name))
 	case "secret":
-		return r.recorded("new secret")(r.RotateSecret(r.http.Context(), r.name))
+		return r.recordChange("new secret")(r.RotateSecret(r.httpRequest.Context(), r.name))
 	}
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
 }
 
 // reset replaces unreadable records of clients and users, and returns the resulting numbers of entries.
-func reset(r *request) (any, error) {
-	record, err := r.updater.Reset(r.http.Context())
+func reset(r *adminRequest) (any, error) {
+	snapshot, err := r.updater.Reset(r.httpRequest.Context())
 	if err != nil {
 		return nil, apiError(err)
 	}
-	r.app.Audit(r.http.Context(), audit.Event{Kind: audit.Registration, Reason: "unreadable clients and people replaced by the operator"})
-	return map[entry.Kind]int{entry.Clients: record.Len(entry.Clients), entry.Users: record.Len(entry.Users)}, nil
+	r.app.Audit(r.httpRequest.Context(), audit.Event{Kind: audit.KindRegistration, Reason: "unreadable clients and people replaced by the operator"})
+	return map[entry.Kind]int{entry.Clients: snapshot.Len(entry.Clients), entry.Users: snapshot.Len(entry.Users)}, nil
 }
 
-// recorded returns a function that records a change in the audit log, unless it was refused.
-func (r *request) recorded(reason string) func(fhirapp.Entry, error) (any, error) {
+// recordChange returns a function that records a change in the audit log, unless it was refused.
+func (r *adminRequest) recordChange(reason string) func(fhirapp.Entry, error) (any, error) {
 	return func(changed fhirapp.Entry, err error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := audit.Event{Kind: audit.User, User: changed.Name, Reason: reason + " by the operator"}
+		e := audit.Event{Kind: audit.KindUser, User: changed.Name, Reason: reason + " by the operator"}
 		if r.kind == string(entry.Clients) {
-			e.Kind, e.User, e.ClientID = audit.Registration, "", changed.Name
+			e.Kind, e.User, e.ClientID = audit.KindRegistration, "", changed.Name
 		}
-		r.app.Audit(r.http.Context(), e)
+		r.app.Audit(r.httpRequest.Context(), e)
 		return changed, nil
 	}
 }
 
-func (r *request) body() ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.http.Body, maxEntry+1))
+func (r *adminRequest) readBody() ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r.httpRequest.Body, maxEntrySize+1))
 	switch {
 	case err != nil:
 		return nil, badRequest(err)
-	case len(body) > maxEntry:
+	case len(body) > maxEntrySize:
 		return nil, badRequest(errors.New("the body is too long"))
 	case !json.Valid(body):
 		return nil, badRequest(errors.New("the body is not JSON"))

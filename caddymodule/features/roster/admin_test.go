@@ -42,8 +42,8 @@ type rosterGateway struct {
 	t *testing.T
 }
 
-// example starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
-func example(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
+// exampleGateway starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
+func exampleGateway(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
 	t.Helper()
 	return rosterGateway{gatewaytest.Example(t, backend, oldnew...), t}
 }
@@ -69,7 +69,7 @@ func (g rosterGateway) roster() *Roster {
 // admin calls the admin API, as Caddy's admin server does.
 func (g rosterGateway) admin(method, target, body string) (answer string, err error) {
 	mux := http.NewServeMux()
-	for _, route := range (&fhirapp.AdminAPI{Running: func() caddy.Context { return g.Context }}).Routes() {
+	for _, route := range (&fhirapp.AdminAPI{RunningContext: func() caddy.Context { return g.Context }}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
 	}
 	w := httptest.NewRecorder()
@@ -101,8 +101,8 @@ func (g rosterGateway) remove(target string) {
 const storedClientJSON = `{"id":"growth-chart","scopes":["openid","user/*.rs"],"redirect_uris":["https://growth.example/callback"]}`
 
 func TestClientInStore(t *testing.T) {
-	folder := gatewaytest.Folder(t)
-	g := rosterGateway{gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+	folder := gatewaytest.StorageFolder(t)
+	g := rosterGateway{gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder), t}
 	request := "/oauth2/authorize?" + url.Values{
 		"response_type": {"code"}, "client_id": {"growth-chart"}, "redirect_uri": {"https://growth.example/callback"}, "scope": {"openid"},
 		"code_challenge": {strings.Repeat("x", 43)}, "code_challenge_method": {"S256"},
@@ -123,7 +123,7 @@ func TestClientInStore(t *testing.T) {
 	if known := g.Get(request, "").StatusCode; known != http.StatusFound {
 		t.Errorf("once added: %d", known)
 	}
-	if known := gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
+	if known := gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
 		t.Errorf("in a later configuration: %d", known)
 	}
 	knows := func(secret string) bool {
@@ -143,7 +143,7 @@ func TestClientInStore(t *testing.T) {
 }
 
 func TestUserInStore(t *testing.T) {
-	g := example(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	wendy := func(password string) string {
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		if err != nil {
@@ -154,7 +154,7 @@ func TestUserInStore(t *testing.T) {
 	if _, status := g.ask(http.MethodPost, "/fhir/users", wendy("wendy-demo-password")); status != http.StatusOK {
 		t.Fatalf("added: %d", status)
 	}
-	token := g.TokenOfUser("wendy", gatewaytest.DemoRequest())
+	token := g.TokenForUser("wendy", gatewaytest.DemoRequest())
 	passes := func() bool { return g.Get("/fhir/R4/Practitioner/wendy", token).StatusCode == http.StatusOK }
 	for _, step := range []struct {
 		name, method, body string
@@ -177,7 +177,7 @@ func TestUserInStore(t *testing.T) {
 
 // A later user with the name of a removed user gets none of the removed user's factors, even if the entry was inactive at
 // removal. A user of the Caddyfile with that name keeps everything.
-func TestRemovedUserLeavesNothing(t *testing.T) {
+func TestRemovedUserLeavesNoFactors(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string // configuration at the time of removal
 		stays  bool
@@ -187,15 +187,15 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 		"shadowed by the Caddyfile's": {gatewaytest.ExampleText(t, "user nora {", "user wendy {"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := gatewaytest.Folder(t)
-			g := rosterGateway{gatewaytest.NewAt(t, gatewaytest.ExampleText(t, "", ""), folder), t}
+			folder := gatewaytest.StorageFolder(t)
+			g := rosterGateway{gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder), t}
 			if _, status := g.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","Password_Hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm"}`); status != http.StatusOK {
 				t.Fatalf("added: %d", status)
 			}
 			if list, err := g.admin(http.MethodGet, "/fhir/users", ""); err != nil || strings.Contains(list, "$2a$04$zKl") {
 				t.Errorf("the list has the hash, %v", err)
 			}
-			g = rosterGateway{gatewaytest.NewAt(t, test.config, folder), t}
+			g = rosterGateway{gatewaytest.NewInFolder(t, test.config, folder), t}
 			durable, factors := g.app().Stores().Durable, store.Key("factors", "wendy")
 			if err := durable.Put(t.Context(), factors, []byte("{}"), time.Hour); err != nil {
 				t.Fatal(err)
@@ -210,44 +210,44 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 
 // A self-registered client awaits the operator's approval.
 func TestApproval(t *testing.T) {
-	g := example(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {")
+	g := exampleGateway(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {")
 	check := func(name string, want int) {
 		t.Helper()
 		request := "/oauth2/authorize?response_type=code&scope=openid&redirect_uri=" + authorizetest.Callback + "&code_challenge_method=S256&code_challenge=" +
-			strings.Repeat("x", 43) + "&client_id=" + authorizetest.NewcomerID
+			strings.Repeat("x", 43) + "&client_id=" + authorizetest.SelfRegisteredID
 		if got := g.Get(request, "").StatusCode; got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
 	}
 	introspects := func(name, secret string, want int) {
 		t.Helper()
-		form := url.Values{"client_id": {authorizetest.NewcomerID}, "client_secret": {secret}, "token": {"x"}}
+		form := url.Values{"client_id": {authorizetest.SelfRegisteredID}, "client_secret": {secret}, "token": {"x"}}
 		if got := g.Post("/oauth2/introspect", form).StatusCode; got != want {
 			t.Errorf("%s, with the secret %q: %d, want %d", name, secret, got, want)
 		}
 	}
 	check("registered", http.StatusForbidden)
-	introspects("registered", authorizetest.NewcomerSecret, http.StatusForbidden)
+	introspects("registered", authorizetest.SelfRegisteredSecret, http.StatusForbidden)
 	introspects("registered", "guessed", http.StatusUnauthorized)
-	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/approve", ""); status != http.StatusOK {
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.SelfRegisteredID+"/approve", ""); status != http.StatusOK {
 		t.Errorf("approval: %d", status)
 	}
 	check("approved", http.StatusFound)
-	rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/secret", "")
+	rotated, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.SelfRegisteredID+"/secret", "")
 	if status != http.StatusOK || rotated.Secret == "" {
 		t.Errorf("a new secret: %d", status)
 	}
 	introspects("a new secret", rotated.Secret, http.StatusOK)
-	g.remove("/fhir/clients/" + authorizetest.NewcomerID)
+	g.remove("/fhir/clients/" + authorizetest.SelfRegisteredID)
 	check("removed", http.StatusBadRequest)
-	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.NewcomerID+"/approve", ""); status != http.StatusNotFound {
+	if _, status := g.ask(http.MethodPost, "/fhir/clients/"+authorizetest.SelfRegisteredID+"/approve", ""); status != http.StatusNotFound {
 		t.Errorf("approval of one that was removed: %d", status)
 	}
 }
 
 // Known entries survive the replacement of an unreadable record.
 func TestRosterReset(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -269,7 +269,7 @@ func TestRosterReset(t *testing.T) {
 
 // A refused change changes nothing.
 func TestRosterRefuses(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -332,7 +332,7 @@ const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
 // TestNames adds a client and a user with each name: a name that HTTP would change, or that another principal of the
 // issuer can have, never becomes the sub of a token.
 func TestNames(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	adds := func(target, name string) bool {
 		config := map[string]any{"id": name}
 		if target == usersPath {
@@ -345,14 +345,14 @@ func TestNames(t *testing.T) {
 		return status == http.StatusOK
 	}
 	for _, target := range []string{clientsPath, usersPath} {
-		for _, bad := range []map[string]string{gatewaytest.BadNames, gatewaytest.ReservedNames} {
+		for _, bad := range []map[string]string{gatewaytest.InvalidNames, gatewaytest.ReservedNames} {
 			for name, text := range bad {
 				if adds(target, text) {
 					t.Errorf("%s: %s is accepted", target, name)
 				}
 			}
 		}
-		for name, text := range gatewaytest.GoodNames {
+		for name, text := range gatewaytest.ValidNames {
 			if !adds(target, text) {
 				t.Errorf("%s: %s is not accepted", target, name)
 			}
@@ -363,7 +363,7 @@ func TestNames(t *testing.T) {
 // TestBadNamesInStore starts with a store that contains invalid names: they are reported and inactive, all other entries
 // stay active, and the operator can remove the invalid ones.
 func TestBadNamesInStore(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	earlier := entry.New(g.app().Stores().Durable, new(entry.LoadedEntries)) // without checks
 	put := func(kind entry.Kind, name string, config map[string]any) {
 		t.Helper()
@@ -372,7 +372,7 @@ func TestBadNamesInStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bad := slices.Concat(slices.Collect(maps.Values(gatewaytest.BadNames)), slices.Collect(maps.Values(gatewaytest.ReservedNames)))
+	bad := slices.Concat(slices.Collect(maps.Values(gatewaytest.InvalidNames)), slices.Collect(maps.Values(gatewaytest.ReservedNames)))
 	for _, name := range bad {
 		put(entry.Users, name, map[string]any{"name": name, "password_hash": bcryptOfX})
 		put(entry.Clients, name, map[string]any{"id": name})
@@ -401,7 +401,7 @@ func TestBadNamesInStore(t *testing.T) {
 
 // A path of one client or user without a name is not found.
 func TestNoName(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	for _, tt := range []struct{ method, path string }{
 		{http.MethodDelete, clientsPath + "/"}, {http.MethodPatch, clientsPath + "/"}, {http.MethodPost, clientsPath + "/"}, {http.MethodDelete, usersPath + "/"},
 	} {
@@ -432,7 +432,7 @@ func (g rosterGateway) gauges(name string) map[string]float64 {
 
 // Entries in the store of a started gateway are exported with their limit.
 func TestCapacityMetrics(t *testing.T) {
-	g := example(t, nil)
+	g := exampleGateway(t, nil)
 	app := g.app()
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
@@ -460,8 +460,8 @@ func TestCapacityMetrics(t *testing.T) {
 
 func init() { caddy.RegisterModule(new(newcomers)) }
 
-// newcomers is [authorizetest.WaitingNewcomer] with the subdirective newcomers.
-type newcomers struct{ authorizetest.WaitingNewcomer }
+// newcomers is [authorizetest.PendingClient] with the subdirective newcomers.
+type newcomers struct{ authorizetest.PendingClient }
 
 func (*newcomers) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.features.newcomers", New: func() caddy.Module { return new(newcomers) }}

@@ -35,13 +35,13 @@ An option is a line as in the Caddyfile, in quotation marks:
 		command.Subcommand{
 			Use: "approve <client_id>", Short: "Approves an app that registered itself", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
-				return change(c, "Approved", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "approve"}})
+				return requestChange(c, "Approved", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "approve"}})
 			},
 		},
 		command.Subcommand{
 			Use: "rotate-secret <client_id>", Short: "Gives a client a new secret; the old one ends", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
-				return change(c, "Changed", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "secret"}})
+				return requestChange(c, "Changed", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "secret"}})
 			},
 		},
 		command.Subcommand{
@@ -68,33 +68,33 @@ An option is a line as in the Caddyfile, in quotation marks:
 type parser func(name string, lines []string) (json.RawMessage, error)
 
 // subcommands returns the subcommands that clients and users have in common.
-func subcommands(kind, named string, parse parser) []command.Subcommand {
-	verbs := []command.Subcommand{
+func subcommands(kind, argument string, parse parser) []command.Subcommand {
+	commands := []command.Subcommand{
 		{Use: "list", Short: "Lists all, wherever they were added", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
 		{
-			Use: "add <" + named + "> [<option…>]", Short: "Adds one to the store", Args: cobra.MinimumNArgs(1),
+			Use: "add <" + argument + "> [<option…>]", Short: "Adds one to the store", Args: cobra.MinimumNArgs(1),
 			Run: func(c *command.Call) error { return addEntry(c, kind, parse) },
 		},
 		{
-			Use: "edit <" + named + "> [<option…>]", Short: "Changes one in the store: each option replaces what it had of it", Args: cobra.MinimumNArgs(1),
+			Use: "edit <" + argument + "> [<option…>]", Short: "Changes one in the store: each option replaces what it had of it", Args: cobra.MinimumNArgs(1),
 			Flags: func(cmd *cobra.Command) {
 				cmd.Flags().String("patch", "", "a JSON merge patch (RFC 7396) in place of options, such as '{\"scopes\": null}'")
 			},
 			Run: func(c *command.Call) error { return editEntry(c, kind, parse) },
 		},
 		{
-			Use: "remove <" + named + ">", Short: "Removes one, and ends what it was given", Args: cobra.ExactArgs(1),
+			Use: "remove <" + argument + ">", Short: "Removes one, and ends what it was given", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
-				return change(c, "Removed", command.Request{Method: http.MethodDelete, Path: []string{kind, c.Args[0]}})
+				return requestChange(c, "Removed", command.Request{Method: http.MethodDelete, Path: []string{kind, c.Args[0]}})
 			},
 		},
 	}
 	if kind == "clients" {
-		verbs[1].Flags = func(cmd *cobra.Command) {
+		commands[1].Flags = func(cmd *cobra.Command) {
 			cmd.Flags().Bool("secret", false, "make a secret, and print it; without it and without keys, the client is public")
 		}
 	}
-	return verbs
+	return commands
 }
 
 func listEntries(c *command.Call, kind string) error {
@@ -103,16 +103,16 @@ func listEntries(c *command.Call, kind string) error {
 		var rows [][]string
 		for _, e := range entries {
 			since := ""
-			if !e.Since.IsZero() {
-				since = e.Since.Format(time.DateOnly)
+			if !e.AddedAt.IsZero() {
+				since = e.AddedAt.Format(time.DateOnly)
 			}
-			rows = append(rows, []string{e.Name, e.From, since, state(e)})
+			rows = append(rows, []string{e.Name, e.Origin, since, entryState(e)})
 		}
-		return command.Table(out, "NAME | FROM | SINCE | STATE", rows)
+		return command.PrintTable(out, "NAME | FROM | SINCE | STATE", rows)
 	})
 }
 
-func state(e fhirapp.Entry) string {
+func entryState(e fhirapp.Entry) string {
 	switch {
 	case e.Problem != "":
 		return "not in force: " + e.Problem
@@ -131,7 +131,7 @@ func addEntry(c *command.Call, kind string, parse parser) error {
 	if secret, _ := c.Cmd.Flags().GetBool("secret"); secret {
 		query.Set("secret", "new")
 	}
-	return change(c, "Added", command.Request{Method: http.MethodPost, Path: []string{kind}, Query: query, Body: config})
+	return requestChange(c, "Added", command.Request{Method: http.MethodPost, Path: []string{kind}, Query: query, Body: config})
 }
 
 var errOptionsAndPatch = errors.New("say what to change: by options, or by --patch")
@@ -147,25 +147,25 @@ func editEntry(c *command.Call, kind string, parse parser) error {
 			return err
 		}
 	}
-	return change(c, "Changed", command.Request{Method: http.MethodPatch, Path: []string{kind, c.Args[0]}, Body: patch})
+	return requestChange(c, "Changed", command.Request{Method: http.MethodPatch, Path: []string{kind, c.Args[0]}, Body: patch})
 }
 
 func resetEntries(c *command.Call) error {
-	var left struct {
+	var counts struct {
 		Clients int `json:"clients"`
 		Users   int `json:"users"`
 	}
-	return c.Do(command.Request{Method: http.MethodDelete, Path: []string{"roster"}}, &left, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "In the store are now: clients %d, people %d.\n", left.Clients, left.Users)
+	return c.Do(command.Request{Method: http.MethodDelete, Path: []string{"roster"}}, &counts, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "In the store are now: clients %d, people %d.\n", counts.Clients, counts.Users)
 		return err
 	})
 }
 
-// change requests a change, and prints the result and a new secret.
-func change(c *command.Call, done string, r command.Request) error {
+// requestChange requests a change, and prints the result and a new secret.
+func requestChange(c *command.Call, outcome string, r command.Request) error {
 	var e fhirapp.Entry
 	return c.Do(r, &e, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%s %s.\n", done, e.Name)
+		_, err := fmt.Fprintf(out, "%s %s.\n", outcome, e.Name)
 		if err == nil && e.Secret != "" {
 			_, err = fmt.Fprintf(out, "Its secret, which is not shown again: %s\n", e.Secret)
 		}

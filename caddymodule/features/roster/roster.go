@@ -50,7 +50,7 @@ func (*Roster) AlwaysOn() {}
 func (r *Roster) Configure(app *fhirapp.App, c *authorize.Config) error {
 	r.app = app
 	r.updater = &entry.Updater{
-		Roster: entry.New(app.Stores().Durable, fhirapp.Retained[entry.LoadedEntries](app)), Resolve: resolve, Logger: c.Logger,
+		Roster: entry.New(app.Stores().Durable, fhirapp.RetainedValue[entry.LoadedEntries](app)), Resolve: addToConfig, Logger: c.Logger,
 	}
 	c.CheckComplete = r.updater.EnsureLoaded
 	return nil
@@ -64,31 +64,31 @@ func (r *Roster) Attach(configured *authorize.Server, replace func(*authorize.Se
 // Run implements [fhirapp.ServerUpdater].
 func (r *Roster) Run(ctx context.Context) { r.updater.Run(ctx) }
 
-// Problem implements [fhirapp.ServerUpdater].
-func (r *Roster) Problem() error { return r.updater.Roster.ReadError() }
+// UpdateError implements [fhirapp.ServerUpdater].
+func (r *Roster) UpdateError() error { return r.updater.Roster.ReadError() }
 
 // Hint implements [fhirapp.ServerUpdater].
 func (*Roster) Hint() string { return "caddy fhir-client add" }
 
 // List implements [fhirapp.EntryManager].
 func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error) {
-	record, err := r.updater.Record(ctx)
+	snapshot, err := r.updater.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	entries := r.configured(entry.Kind(kind))
-	for name, e := range record.Of(entry.Kind(kind)) {
-		entries = append(entries, r.stored(entry.Kind(kind), name, e))
+	entries := r.configuredEntries(entry.Kind(kind))
+	for name, e := range snapshot.All(entry.Kind(kind)) {
+		entries = append(entries, r.newStoredEntry(entry.Kind(kind), name, e))
 	}
 	if entry.Kind(kind) != entry.Clients {
 		return entries, nil
 	}
-	for _, source := range r.sources() {
-		registered, failed := source.Registered(ctx)
-		err = errors.Join(err, failed)
+	for _, source := range r.clientSources() {
+		registered, listErr := source.ListClients(ctx)
+		err = errors.Join(err, listErr)
 		for _, c := range registered {
 			entries = append(entries, fhirapp.Entry{
-				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, PendingApproval: c.PendingApproval, Has: c.Secret,
+				Name: c.Client.ID, Origin: "registration", AddedAt: c.IssuedAt, PendingApproval: c.PendingApproval, HasSecret: c.HasSecret,
 				Config: client.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 			})
 		}
@@ -96,8 +96,8 @@ func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error)
 	return entries, apiError(err)
 }
 
-// sources returns the features that store clients.
-func (r *Roster) sources() (sources []fhirapp.ClientSource) {
+// clientSources returns the features that store clients.
+func (r *Roster) clientSources() (sources []fhirapp.ClientSource) {
 	for _, feature := range r.app.Features() {
 		if source, ok := feature.(fhirapp.ClientSource); ok {
 			sources = append(sources, source)
@@ -106,9 +106,9 @@ func (r *Roster) sources() (sources []fhirapp.ClientSource) {
 	return sources
 }
 
-// ofSource calls do for each client source until one has the client.
-func (r *Roster) ofSource(do func(fhirapp.ClientSource) error) error {
-	for _, source := range r.sources() {
+// tryClientSources calls do for each client source until one has the client.
+func (r *Roster) tryClientSources(do func(fhirapp.ClientSource) error) error {
+	for _, source := range r.clientSources() {
 		if err := do(source); !errors.Is(err, client.ErrNotRegistered) {
 			return err
 		}
@@ -116,56 +116,56 @@ func (r *Roster) ofSource(do func(fhirapp.ClientSource) error) error {
 	return client.ErrNotRegistered
 }
 
-// configured returns the entries of the configuration.
-func (r *Roster) configured(kind entry.Kind) []fhirapp.Entry {
+// configuredEntries returns the entries of the configuration.
+func (r *Roster) configuredEntries(kind entry.Kind) []fhirapp.Entry {
 	entries := []fhirapp.Entry{}
 	if kind == entry.Clients {
 		for _, c := range r.app.Clients {
 			c.Secret = ""
-			entries = append(entries, fhirapp.Entry{Name: c.ID, From: "configuration", Config: c})
+			entries = append(entries, fhirapp.Entry{Name: c.ID, Origin: "configuration", Config: c})
 		}
 		return entries
 	}
 	for _, u := range r.app.Users {
 		u.PasswordHash, u.TOTPSecret = "", ""
-		entries = append(entries, fhirapp.Entry{Name: u.Name, From: "configuration", Config: u})
+		entries = append(entries, fhirapp.Entry{Name: u.Name, Origin: "configuration", Config: u})
 	}
 	return entries
 }
 
-// stored returns an entry of the store without its hash.
-func (r *Roster) stored(kind entry.Kind, name string, e entry.Entry) fhirapp.Entry {
-	shown := fhirapp.Entry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
+// newStoredEntry returns an entry of the store without its hash.
+func (r *Roster) newStoredEntry(kind entry.Kind, name string, e entry.Entry) fhirapp.Entry {
+	view := fhirapp.Entry{Name: name, Origin: "store", AddedAt: e.Since, HasSecret: e.SecretSHA256 != nil}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
-		shown.Problem = err.Error()
+		view.Problem = err.Error()
 	}
 	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // JSON names are decoded case-insensitively
-	if shown.Config = config; shown.Problem == "" {
+	if view.Config = config; view.Problem == "" {
 		if err := r.updater.Problem(kind, name); err != nil {
-			shown.Problem = err.Error()
+			view.Problem = err.Error()
 		}
 	}
-	return shown
+	return view
 }
 
 // Add implements [fhirapp.EntryManager].
 func (r *Roster) Add(ctx context.Context, kind string, config []byte, secret bool) (fhirapp.Entry, error) {
-	name, err := nameOf(entry.Kind(kind), config)
-	added := fhirapp.Entry{Name: name, From: "store", Since: time.Now().UTC().Truncate(time.Second)}
+	name, err := entryName(entry.Kind(kind), config)
+	added := fhirapp.Entry{Name: name, Origin: "store", AddedAt: time.Now().UTC().Truncate(time.Second)}
 	if err != nil {
 		return added, badRequest(err)
 	}
-	e := entry.Entry{Config: config, Since: added.Since}
+	e := entry.Entry{Config: config, Since: added.AddedAt}
 	if entry.Kind(kind) == entry.Clients && secret {
 		added.Secret, e.SecretSHA256 = newSecret()
 	}
-	return added, apiError(r.change(ctx, kind, name, entry.Add(e)))
+	return added, apiError(r.changeEntry(ctx, kind, name, entry.Add(e)))
 }
 
 // Edit implements [fhirapp.EntryManager].
 func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config json.RawMessage) ([]byte, error)) (fhirapp.Entry, error) {
-	err := r.change(ctx, kind, name, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
+	err := r.changeEntry(ctx, kind, name, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
 		patch, err := patch(e.Config)
 		if err != nil {
 			return e, err
@@ -173,25 +173,25 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 		if e.Config, err = jsonpatch.MergePatch(e.Config, patch); err != nil {
 			return e, badRequest(err)
 		}
-		if patched, err := nameOf(entry.Kind(kind), e.Config); err != nil || patched != name {
+		if patched, err := entryName(entry.Kind(kind), e.Config); err != nil || patched != name {
 			return e, badRequest(cmp.Or(err, errors.New("a name stays as it is: add another entry")))
 		}
 		return e, nil
 	}))
-	return fhirapp.Entry{Name: name, From: "store"}, apiError(err)
+	return fhirapp.Entry{Name: name, Origin: "store"}, apiError(err)
 }
 
 // Remove implements [fhirapp.EntryManager].
 func (r *Roster) Remove(ctx context.Context, kind, name string) (fhirapp.Entry, error) {
-	removed := fhirapp.Entry{Name: name, From: "store"}
-	if err := r.endGrants(ctx, entry.Kind(kind), name); err != nil {
+	removed := fhirapp.Entry{Name: name, Origin: "store"}
+	if err := r.revokeGrants(ctx, entry.Kind(kind), name); err != nil {
 		return removed, apiError(err)
 	}
-	err := r.change(ctx, kind, name, entry.Remove())
-	if errors.Is(err, entry.ErrUnknown) && entry.Kind(kind) == entry.Clients {
-		removed.From = "registration"
+	err := r.changeEntry(ctx, kind, name, entry.Remove())
+	if errors.Is(err, entry.ErrNotFound) && entry.Kind(kind) == entry.Clients {
+		removed.Origin = "registration"
 		if err = r.revokeClient(ctx, name); err == nil {
-			err = r.ofSource(func(s fhirapp.ClientSource) error { return s.Remove(ctx, name) })
+			err = r.tryClientSources(func(s fhirapp.ClientSource) error { return s.Remove(ctx, name) })
 		}
 	}
 	return removed, apiError(err)
@@ -199,25 +199,25 @@ func (r *Roster) Remove(ctx context.Context, kind, name string) (fhirapp.Entry, 
 
 // Approve implements [fhirapp.EntryManager].
 func (r *Roster) Approve(ctx context.Context, id string) (fhirapp.Entry, error) {
-	err := r.ofSource(func(s fhirapp.ClientSource) error { return s.Approve(ctx, id) })
-	return fhirapp.Entry{Name: id, From: "registration"}, apiError(err)
+	err := r.tryClientSources(func(s fhirapp.ClientSource) error { return s.Approve(ctx, id) })
+	return fhirapp.Entry{Name: id, Origin: "registration"}, apiError(err)
 }
 
 // RotateSecret implements [fhirapp.EntryManager].
 func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, error) {
-	rotated := fhirapp.Entry{Name: id, From: "store"}
+	rotated := fhirapp.Entry{Name: id, Origin: "store"}
 	var digest []byte
 	rotated.Secret, digest = newSecret()
-	err := r.change(ctx, string(entry.Clients), id, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
+	err := r.changeEntry(ctx, string(entry.Clients), id, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
 		if e.SecretSHA256 == nil {
 			return e, badRequest(errors.New("the client has no secret: it authenticates by keys, or not at all"))
 		}
 		e.SecretSHA256 = digest
 		return e, nil
 	}))
-	if errors.Is(err, entry.ErrUnknown) {
-		rotated.From = "registration"
-		err = r.ofSource(func(s fhirapp.ClientSource) (err error) {
+	if errors.Is(err, entry.ErrNotFound) {
+		rotated.Origin = "registration"
+		err = r.tryClientSources(func(s fhirapp.ClientSource) (err error) {
 			rotated.Secret, err = s.RotateSecret(ctx, id)
 			return err
 		})
@@ -225,18 +225,18 @@ func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, er
 	return rotated, apiError(err)
 }
 
-// endGrants revokes the grants of a client or user in the store, and a user's second factors, because a later owner of
+// revokeGrants revokes the grants of a client or user in the store, and a user's second factors, because a later owner of
 // the name must not inherit them.
-func (r *Roster) endGrants(ctx context.Context, kind entry.Kind, name string) error {
-	record, err := r.updater.Record(ctx)
+func (r *Roster) revokeGrants(ctx context.Context, kind entry.Kind, name string) error {
+	snapshot, err := r.updater.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	if record.Get(kind, name) == nil || slices.ContainsFunc(r.configured(kind), func(e fhirapp.Entry) bool { return e.Name == name }) {
+	if snapshot.Get(kind, name) == nil || slices.ContainsFunc(r.configuredEntries(kind), func(e fhirapp.Entry) bool { return e.Name == name }) {
 		return nil // a user or client later added to the configuration keeps its grants
 	}
 	if kind == entry.Users {
-		return r.app.Server().EndUser(ctx, name)
+		return r.app.Server().RevokeUser(ctx, name)
 	}
 	return r.revokeClient(ctx, name)
 }
@@ -250,14 +250,14 @@ func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	return err
 }
 
-func (r *Roster) change(ctx context.Context, kind, name string, alter entry.Alteration) error {
+func (r *Roster) changeEntry(ctx context.Context, kind, name string, alter entry.Alteration) error {
 	return r.updater.Change(ctx, entry.Kind(kind), name, alter)
 }
 
 // apiError adds the HTTP status to a refusal.
 func apiError(err error) error {
 	for cause, status := range map[error]int{
-		entry.ErrUnknown: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
+		entry.ErrNotFound: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
 		entry.ErrExists: http.StatusConflict, entry.ErrReadable: http.StatusConflict, entry.ErrInvalid: http.StatusBadRequest,
 		entry.ErrFull: http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
 	} {
@@ -278,9 +278,9 @@ var (
 	_ fhirapp.EntryManager  = (*Roster)(nil)
 )
 
-// resolve adds a client or user of the store. Placeholders are not replaced, because administrators who may add users
+// addToConfig adds a client or user of the store. Placeholders are not replaced, because administrators who may add users
 // need not be able to read this machine's files.
-func resolve(to *authorize.Config, kind entry.Kind, e entry.Entry) error {
+func addToConfig(to *authorize.Config, kind entry.Kind, e entry.Entry) error {
 	switch kind {
 	case entry.Clients:
 		client, err := storedClient(e)
@@ -336,22 +336,22 @@ func unmarshalEntry(config json.RawMessage, to any) error {
 	return decoder.Decode(to)
 }
 
-// nameOf returns the name of an entry from its configuration.
-func nameOf(kind entry.Kind, config []byte) (string, error) {
-	var named struct {
+// entryName returns the name of an entry from its configuration.
+func entryName(kind entry.Kind, config []byte) (string, error) {
+	var identity struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal(config, &named); err != nil {
+	if err := json.Unmarshal(config, &identity); err != nil {
 		return "", errors.New("it must be an object of JSON, whose id or name is a string")
 	}
 	if kind == entry.Clients {
-		named.Name = named.ID
+		identity.Name = identity.ID
 	}
-	if named.Name == "" {
+	if identity.Name == "" {
 		return "", errors.New("a client needs an id, and a person a name")
 	}
-	return named.Name, nil
+	return identity.Name, nil
 }
 
 // newSecret returns a new secret for a client, with its digest.
@@ -380,7 +380,7 @@ func (collector) Describe(to chan<- *prometheus.Desc) {
 func (collector) Collect(to chan<- prometheus.Metric) {
 	for _, kind := range []entry.Kind{entry.Clients, entry.Users} {
 		entries := 0
-		fhirapp.EachStarted(func(app *fhirapp.App) {
+		fhirapp.ForEachStarted(func(app *fhirapp.App) {
 			if r, ok := fhirapp.FeatureOf[*Roster](app); ok {
 				entries = max(entries, r.updater.Len(kind))
 			}

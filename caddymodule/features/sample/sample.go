@@ -29,7 +29,7 @@ type Sample struct {
 	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	pooled  *sampleStore
+	shared  *sampleStore
 	baseURL string
 }
 
@@ -47,10 +47,10 @@ func (*Sample) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the FHIR base, and reuses the records of the previous configuration.
 func (h *Sample) Provision(ctx caddy.Context) (err error) {
-	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirbase.ResolveBase(ctx, h.FHIRBase); err != nil {
 		return err
 	}
-	app, err := fhirbase.FindAny[fhirbase.Addressed](ctx)
+	app, err := fhirbase.FindAppOrNil[fhirbase.Addresser](ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (h *Sample) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	h.pooled = pooled.(*sampleStore)
+	h.shared = pooled.(*sampleStore)
 	ctx.Slogger().Info("sample records of people who do not exist, for trying out; changes are lost at a restart", "fhir_base", h.FHIRBase)
 	return nil
 }
@@ -80,7 +80,7 @@ func loadRecords() (*sample.Store, error) {
 
 // Cleanup releases the records, if Provision succeeded.
 func (h *Sample) Cleanup() error {
-	if h.pooled == nil {
+	if h.shared == nil {
 		return nil
 	}
 	_, err := sampleStores.Delete(h.FHIRBase)
@@ -89,10 +89,10 @@ func (h *Sample) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !fhirbase.Below(r.URL.Path, h.FHIRBase) {
+	if !fhirbase.IsBelow(r.URL.Path, h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
-	store, err := h.pooled.load()
+	store, err := h.shared.load()
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func pages(t *testing.T, g *gatewaytest.Gateway, target, token string) (found []
 			Link  []struct{ Relation, URL string }
 		}
 		response := g.Get(target, token)
-		text := gatewaytest.Read(t, response)
+		text := gatewaytest.ReadBody(t, response)
 		if err := json.Unmarshal([]byte(text), &b); err != nil || response.StatusCode != http.StatusOK || count > 200 {
 			t.Fatalf("%s: %d %v: %.300s", target, response.StatusCode, err, text)
 		}
@@ -127,7 +127,7 @@ func TestGuardedSample(t *testing.T) {
 }
 
 func ofPatient(resourceType, id string) func(resource.Resource) bool {
-	return func(r resource.Resource) bool { return r.Type == resourceType && compartment.InPatient(r, id) }
+	return func(r resource.Resource) bool { return r.Type == resourceType && compartment.IsInPatient(r, id) }
 }
 
 func categoryOf(r resource.Resource) string {
@@ -188,7 +188,7 @@ func TestGuardedSampleRefuses(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+sampleToken(t, k, tt.scope, tt.patient, ""))
 			}
 			if response := g.Send(r); response.StatusCode != tt.status {
-				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.Read(t, response))
+				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.ReadBody(t, response))
 			}
 		})
 	}
@@ -198,14 +198,14 @@ func TestGuardedSampleRefuses(t *testing.T) {
 func TestExampleHasSampleRecords(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
-	if got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", "")); !strings.Contains(got, sample.Description) {
+	if got := gatewaytest.ReadBody(t, g.Get("/fhir/R4/metadata", "")); !strings.Contains(got, sample.Description) {
 		t.Errorf("CapabilityStatement: %.300s", got)
 	}
 	token := g.Token()
 	if found := pages(t, g, "/fhir/R4/Patient?general-practitioner=Practitioner/alice", token); len(found) != 10 {
 		t.Errorf("alice looks after %d patients", len(found))
 	}
-	fullURL := gatewaytest.Read(t, g.Get("/fhir/R4/Patient?_id=p01", token))
+	fullURL := gatewaytest.ReadBody(t, g.Get("/fhir/R4/Patient?_id=p01", token))
 	if !strings.Contains(fullURL, `"fullUrl":"https://localhost:8443/fhir/R4/Patient/p01"`) {
 		t.Errorf("%.300s", fullURL)
 	}
@@ -226,13 +226,13 @@ func TestSampleOutlivesReload(t *testing.T) {
 }
 
 // With FHIR_BACKEND, the example serves no sample records.
-func TestExampleAsksBackend(t *testing.T) {
+func TestExampleUsesBackend(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, `{"resourceType":"Patient","id":"p01"}`)
 	}))
-	if response := g.Get("/fhir/R4/Patient/p01", g.Token()); strings.Contains(gatewaytest.Read(t, response), "Ashby") || response.StatusCode != http.StatusOK {
+	if response := g.Get("/fhir/R4/Patient/p01", g.Token()); strings.Contains(gatewaytest.ReadBody(t, response), "Ashby") || response.StatusCode != http.StatusOK {
 		t.Errorf("status %d", response.StatusCode)
 	}
 }
@@ -242,7 +242,7 @@ func TestSampleBase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_sample {\n\t\t\tfhir_base /r4\n\t\t}\n\t\trespond elsewhere\n\t}\n}\n")
 	for target, want := range map[string]string{"/r4/Patient/p01": "Ashby", "/r4x/Patient/p01": "elsewhere", "/fhir/R4/Patient/p01": "elsewhere"} {
-		if got := gatewaytest.Read(t, g.Get(target, "")); !strings.Contains(got, want) {
+		if got := gatewaytest.ReadBody(t, g.Get(target, "")); !strings.Contains(got, want) {
 			t.Errorf("%s: %.200s", target, got)
 		}
 	}
@@ -258,7 +258,7 @@ func TestSampleBase(t *testing.T) {
 func TestGuardedExport(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
-	service := g.AccessToken(url.Values{"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"}})
+	service := g.RequestToken(url.Values{"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"}})
 	ask := func(method, address, token string) *http.Response {
 		r := httptest.NewRequest(method, strings.TrimPrefix(address, "https://localhost:8443"), nil)
 		r.Header.Set("Prefer", "respond-async")
@@ -274,17 +274,17 @@ func TestGuardedExport(t *testing.T) {
 		begun := ask(http.MethodGet, "/fhir/R4/"+target, service)
 		status := begun.Header.Get("Content-Location")
 		if begun.StatusCode != http.StatusAccepted || status == "" {
-			t.Fatalf("%s: %d %s", target, begun.StatusCode, gatewaytest.Read(t, begun))
+			t.Fatalf("%s: %d %s", target, begun.StatusCode, gatewaytest.ReadBody(t, begun))
 		}
 		if r := ask(http.MethodGet, status, service); r.StatusCode != http.StatusAccepted || r.Header.Get("Retry-After") == "" {
 			t.Errorf("%s, at work: %d", target, r.StatusCode)
 		}
 		var m struct{ Output []struct{ Type, URL string } }
-		if text := gatewaytest.Read(t, ask(http.MethodGet, status, service)); json.Unmarshal([]byte(text), &m) != nil || len(m.Output) == 0 {
+		if text := gatewaytest.ReadBody(t, ask(http.MethodGet, status, service)); json.Unmarshal([]byte(text), &m) != nil || len(m.Output) == 0 {
 			t.Fatalf("%s: %s", target, text)
 		}
 		file := m.Output[len(m.Output)-1]
-		lines := strings.Count(gatewaytest.Read(t, ask(http.MethodGet, file.URL, service)), "\n")
+		lines := strings.Count(gatewaytest.ReadBody(t, ask(http.MethodGet, file.URL, service)), "\n")
 		if got := fmt.Sprintf("%s:%d", file.Type, lines); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}
@@ -315,7 +315,7 @@ func TestDemoPeople(t *testing.T) {
 	} {
 		request := gatewaytest.DemoRequest()
 		request.Set("prompt", "login")
-		token := g.TokenOfUser(user, request)
+		token := g.TokenForUser(user, request)
 		for target, count := range want {
 			if strings.Contains(target, "/") {
 				if r := g.Get("/fhir/R4/"+target, token); r.StatusCode != count {

@@ -47,20 +47,20 @@ func (*Sandbox) CaddyModule() caddy.ModuleInfo {
 //
 //	launch_page
 func (*Sandbox) Subdirectives() (fields option.Block, repeatable []string) {
-	return option.Block{"launch_page": option.Bareword(new(bool))}, nil
+	return option.Block{"launch_page": option.Flag(new(bool))}, nil
 }
 
 // Configure implements [fhirapp.Feature].
 func (s *Sandbox) Configure(app *fhirapp.App, c *authorize.Config) error {
 	app.SetStartPage(launchPagePath)
-	s.addTo(c)
+	s.addToConfig(c)
 	return nil
 }
 
-// addTo adds the feature and its clients to a configuration.
-func (s *Sandbox) addTo(c *authorize.Config) {
+// addToConfig adds the feature and its clients to a configuration.
+func (s *Sandbox) addToConfig(c *authorize.Config) {
 	c.Features = append(c.Features, s)
-	c.Clients = append(slices.Clip(c.Clients), ownApp(c.Issuer))
+	c.Clients = append(slices.Clip(c.Clients), newSandboxApp(c.Issuer))
 	if client.IsLocal(c.Issuer) {
 		c.Clients = append(c.Clients, localApp())
 	}
@@ -69,10 +69,10 @@ func (s *Sandbox) addTo(c *authorize.Config) {
 // Extend implements [authorize.Feature].
 func (s *Sandbox) Extend(core *authorize.Core) error {
 	c := core.Config
-	core.LaunchesFromEHR = true
-	core.SignInTargets[launcher] = signin.Target{Path: launchPagePath, Title: "SMART Sandbox", Keep: "app"}
+	core.SupportsEHRLaunch = true
+	core.SignInTargets[launchPageID] = signin.Target{Path: launchPagePath, Title: "SMART Sandbox", PreservedParameter: "app"}
 	core.Handle(launchPagePath, newLaunchPage(core).serve, http.MethodGet, http.MethodPost)
-	core.Handle(appPath, serveApp(core.Pages, c.Issuer, c.Issuer+c.FHIRBasePath), http.MethodGet)
+	core.Handle(appPath, newAppHandler(core.Pages, c.Issuer, c.Issuer+c.FHIRBasePath), http.MethodGet)
 	return nil
 }
 
@@ -92,30 +92,30 @@ var appScopes = []string{
 	"patient/Patient.rs", "patient/Condition.rs", "patient/Observation.rs", "patient/MedicationRequest.rs",
 }
 
-// ownApp returns the sandbox app as a client of an issuer.
-func ownApp(issuer string) client.Client {
+// newSandboxApp returns the sandbox app as a client of an issuer.
+func newSandboxApp(issuer string) client.Client {
 	return client.Client{
 		ID: appID, Name: "Sandbox App", RedirectURIs: []string{issuer + appPath}, LaunchURI: issuer + appPath,
-		Compat: []string{client.ErrorDescription}, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
+		Compat: []string{client.CompatErrorDescription}, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
 	}
 }
 
 // localAppID is the client_id of unregistered apps on the user's computer.
 const localAppID = "sandbox-local-app"
 
-// localApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
+// findLocalApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
 // remote issuer, any local program could get the code of a user who follows a link.
 func localApp() client.Client {
 	return client.Client{
-		ID: localAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, Local: true,
-		Compat: []string{client.ErrorDescription, client.IgnoreUnknownScopes},
+		ID: localAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, AllowsLocalRedirects: true,
+		Compat: []string{client.CompatErrorDescription, client.CompatIgnoreUnknownScopes},
 		Scopes: []string{"launch", "launch/patient", "launch/encounter", "fhirUser", client.OnlineAccess, "offline_access", "patient/*.rs", "user/*.rs"},
 	}
 }
 
-// serveApp serves the app's page, which is its launch URI and its redirect URI. The script
+// newAppHandler serves the app's page, which is its launch URI and its redirect URI. The script
 // implements the app.
-func serveApp(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
+func newAppHandler(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 	data := appData{ClientID: appID, RedirectURI: issuer + appPath, FHIRBase: fhirBase, Scope: strings.Join(appScopes, " ")}
 	return func(w http.ResponseWriter, r *http.Request) {
 		site.Show(w, r, page.View{Template: "sandboxapp", Script: "sandboxapp", Policy: page.Policy{Connect: "'self'"}, Data: data})

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	pageLifetime = time.Hour // lifetime of the page's form
+	formLifetime = time.Hour // lifetime of the page's form
 
-	// launcher identifies this page in sealed forms and as a target of sign-in.
-	launcher = "launch_page"
+	// launchPageID identifies this page in sealed forms and as a target of sign-in.
+	launchPageID = "launch_page"
 )
 
 type launchPage struct {
@@ -51,44 +51,44 @@ type launchPageData struct {
 	BirthDate  string         // search field
 	Identifier string         // search field
 	Patients   []page.Patient // patients to choose from
-	More       bool           // further patients match
+	HasMore    bool           // further patients match
 	Chosen     string         // id of the selected patient, or ""
 
-	Local       bool   // local apps are allowed
-	LaunchURI   string // launch URI of the local app, as entered
-	LocalChosen bool   // the local app is selected
+	LocalAllowed bool   // local apps are allowed
+	LaunchURI    string // launch URI of the local app, as entered
+	LocalChosen  bool   // the local app is selected
 }
 
 // launchApp is an app that can be launched from the page.
 type launchApp struct {
-	ID     string // client_id
-	Name   string // title
-	At     string // host of the launch URI
-	Chosen bool   // the app is selected
+	ID         string // client_id
+	Name       string // title
+	LaunchHost string // host of the launch URI
+	Chosen     bool   // the app is selected
 }
 
 // launchProblem is the reason why the launch page is shown again; zero if none.
 type launchProblem struct {
-	NoApp   bool // no launchable app was chosen
-	Unseen  bool // the user may not choose the patient
-	Invalid bool // the launch context is invalid
-	Down    bool // the FHIR server does not respond
+	NoApp         bool // no launchable app was chosen
+	PatientDenied bool // the user may not choose the patient
+	Invalid       bool // the launch context is invalid
+	Unavailable   bool // the FHIR server does not respond
 
 	NotLocal bool // the local app's launch URI is not on this computer
 }
 
 // serve handles the endpoint. Users who are not signed in, or lack a factor, are redirected to sign-in.
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := lp.core.Sessions.Current(r)
-	lacking := false
+	signedIn, err := lp.core.Sessions.CurrentPerson(r)
+	needsFactor := false
 	if err == nil && signedIn != nil {
-		lacking, err = lp.core.Factors.NeedsProof(r.Context(), signedIn.User, factor.NewSessionContext(signedIn.SID, signedIn.ACR()))
+		needsFactor, err = lp.core.Factors.RequiresSecondFactor(r.Context(), signedIn.User, factor.NewSessionContext(signedIn.SID, signedIn.ACR()))
 	}
 	switch {
 	case err != nil:
 		lp.showError(w, r, err)
-	case signedIn == nil, lacking, signedIn.Renewable:
-		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
+	case signedIn == nil, needsFactor, signedIn.ShouldRenew:
+		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {launchPageID}, "app": {r.URL.Query().Get("app")}}.Encode())
 	case r.Method == http.MethodPost:
 		lp.submit(w, r, signedIn)
 	default:
@@ -96,17 +96,17 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
 		lp.showError(w, r, err)
 		return
 	}
-	lp.offer(w, r, signedIn, p, launchProblem{})
+	lp.showChoices(w, r, signedIn, p, launchProblem{})
 }
 
-// offer shows the apps and patients, and the problem with the last choice.
-func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem launchProblem) {
+// showChoices shows the apps and patients, and the problem with the last choice.
+func (lp *launchPage) showChoices(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters, problem launchProblem) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
 	choice, err := lp.core.Patients.Choices(r.Context(), signedIn.User.Person(), by)
 	if errors.Is(err, context.Canceled) { // the browser has disconnected
@@ -114,29 +114,29 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 	}
 	if err != nil {
 		lp.logger.ErrorContext(r.Context(), "records for the launch page not read", "error", err)
-		choice, problem = new(launch.Choice), launchProblem{Down: true}
+		choice, problem = new(launch.Choice), launchProblem{Unavailable: true}
 	}
-	sealed, err := lp.sealer.Seal(w, r, launcher, signedIn.SID)
+	sealed, err := lp.sealer.Seal(w, r, launchPageID, signedIn.SID)
 	if err != nil {
 		lp.showError(w, r, err)
 		return
 	}
 	lp.core.Pages.Show(w, r, page.View{
-		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: lp.formAction()},
+		Template: "launchpage", Status: httpStatus(problem), Policy: page.Policy{FormAction: lp.formAction()},
 		Data: launchPageData{
-			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
+			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appChoices(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
-			Patients: flow.PatientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
-			Local: lp.core.Clients.Configured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
+			Patients: flow.PagePatients(choice.Patients), HasMore: choice.HasMore, Chosen: p.Get("patient"),
+			LocalAllowed: lp.core.Clients.FindConfigured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
 }
 
-func statusOf(problem launchProblem) int {
+func httpStatus(problem launchProblem) int {
 	switch {
-	case problem.Down:
+	case problem.Unavailable:
 		return http.StatusServiceUnavailable
-	case problem.Unseen:
+	case problem.PatientDenied:
 		return http.StatusForbidden
 	case problem.NoApp, problem.Invalid, problem.NotLocal:
 		return http.StatusBadRequest
@@ -158,12 +158,12 @@ func (lp *launchPage) apps() (apps []*client.Client) {
 		case b.ID:
 			return 1
 		}
-		return cmp.Or(cmp.Compare(a.Title(), b.Title()), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.DisplayName(), b.DisplayName()), cmp.Compare(a.ID, b.ID))
 	})
 	return apps
 }
 
-func (lp *launchPage) app(id string) *client.Client {
+func (lp *launchPage) findApp(id string) *client.Client {
 	for _, app := range lp.apps() {
 		if app.ID == id {
 			return app
@@ -172,20 +172,20 @@ func (lp *launchPage) app(id string) *client.Client {
 	return nil
 }
 
-// localApp returns the local app with the launch URI at, or nil if local apps are not allowed.
-func (lp *launchPage) localApp(at string) *client.Client {
-	app := lp.core.Clients.Configured(localAppID)
+// findLocalApp returns the local app with the launch URI at, or nil if local apps are not allowed.
+func (lp *launchPage) findLocalApp(at string) *client.Client {
+	app := lp.core.Clients.FindConfigured(localAppID)
 	if app == nil {
 		return nil
 	}
-	opened := *app
-	opened.LaunchURI = at
-	return &opened
+	local := *app
+	local.LaunchURI = at
+	return &local
 }
 
-// appsOnPage returns the apps, with the chosen one selected.
-func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
-	if chosen != localAppID && lp.app(chosen) == nil {
+// appChoices returns the apps, with the chosen one selected.
+func (lp *launchPage) appChoices(chosen string) (list []launchApp) {
+	if chosen != localAppID && lp.findApp(chosen) == nil {
 		chosen = appID
 	}
 	for _, app := range lp.apps() {
@@ -193,22 +193,22 @@ func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
 		if u, err := url.Parse(app.LaunchURI); err == nil {
 			at = cmp.Or(u.Host, u.Scheme)
 		}
-		list = append(list, launchApp{ID: app.ID, Name: app.Title(), At: at, Chosen: app.ID == chosen})
+		list = append(list, launchApp{ID: app.ID, Name: app.DisplayName(), LaunchHost: at, Chosen: app.ID == chosen})
 	}
 	return list
 }
 
 // formAction returns the form-action sources, including all local apps if these are allowed.
 func (lp *launchPage) formAction() string {
-	sources := page.FormAction(lp.addresses()...)
-	if lp.core.Clients.Configured(localAppID) != nil {
+	sources := page.FormAction(lp.redirectTargets()...)
+	if lp.core.Clients.FindConfigured(localAppID) != nil {
 		sources += " http://localhost:* http://127.0.0.1:*"
 	}
 	return sources
 }
 
-// addresses returns the possible redirect targets of the form: the apps' launch and redirect URIs.
-func (lp *launchPage) addresses() (list []string) {
+// redirectTargets returns the possible redirect targets of the form: the apps' launch and redirect URIs.
+func (lp *launchPage) redirectTargets() (list []string) {
 	for _, app := range lp.apps() {
 		list = append(append(list, app.LaunchURI), app.RedirectURIs...)
 	}
@@ -223,7 +223,7 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	if e.IsUserCorrectable {
 		message = page.Message{
-			Title: page.T("Start again"), Text: page.Problem(e),
+			Title: page.T("Start again"), Text: page.ErrorText(e),
 			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
 		}
 	}
@@ -231,99 +231,99 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 }
 
 // submit checks that the form belongs to this session and browser, and launches the app.
-func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	p, err := oauth2.FormParameters(w, r)
+func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	p, err := oauth2.ReadCheckedForm(w, r)
 	if err == nil {
 		err = lp.unseal(r, signedIn, p.Get("request"))
 	}
 	if err != nil {
-		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.Launch, User: signedIn.User.ID, Err: err})
+		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLaunch, User: signedIn.User.ID, Err: err})
 		lp.showError(w, r, err)
 		return
 	}
-	app := lp.app(p.Get("app"))
+	app := lp.findApp(p.Get("app"))
 	if p.Get("app") == localAppID {
-		app = lp.localApp(p.Get("launch_uri"))
+		app = lp.findLocalApp(p.Get("launch_uri"))
 	}
 	switch {
 	case app == nil:
-		lp.offer(w, r, signedIn, p, launchProblem{NoApp: true})
+		lp.showChoices(w, r, signedIn, p, launchProblem{NoApp: true})
 		return
-	case app.Local && !client.IsLocal(app.LaunchURI):
-		lp.offer(w, r, signedIn, p, launchProblem{NotLocal: true})
+	case app.AllowsLocalRedirects && !client.IsLocal(app.LaunchURI):
+		lp.showChoices(w, r, signedIn, p, launchProblem{NotLocal: true})
 		return
 	}
 	lp.launch(w, r, signedIn, app, p)
 }
 
-func (lp *launchPage) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
-	return lp.sealer.Check(r, launcher, sealed, signedIn.SID, pageLifetime, errPageExpired)
+func (lp *launchPage) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed string) error {
+	return lp.sealer.Check(r, launchPageID, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
 // launch launches the app. It checks the patient again, because a form can be manipulated.
-func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) {
+func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, app *client.Client, p oauth2.Parameters) {
 	audit.RecordGrant(r.Context(), app.ID, signedIn.User.ID, nil)
-	handle, err := lp.register(r.Context(), signedIn, app, p)
+	handle, err := lp.registerLaunch(r.Context(), signedIn, app, p)
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
-		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
-		lp.offer(w, r, signedIn, p, launchProblem{Unseen: true})
-	case errors.Is(err, errInvalid):
-		lp.offer(w, r, signedIn, p, launchProblem{Invalid: true})
+		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLaunch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
+		lp.showChoices(w, r, signedIn, p, launchProblem{PatientDenied: true})
+	case errors.Is(err, errInvalidContext):
+		lp.showChoices(w, r, signedIn, p, launchProblem{Invalid: true})
 	case err != nil:
 		lp.logger.ErrorContext(r.Context(), "app not launched", "client_id", app.ID, "error", err)
-		lp.offer(w, r, signedIn, p, launchProblem{Down: true})
+		lp.showChoices(w, r, signedIn, p, launchProblem{Unavailable: true})
 	default:
-		lp.core.Trail.Record(r.Context(), audit.Event{Kind: audit.Launch})
+		lp.core.Trail.Record(r.Context(), audit.Event{Kind: audit.KindLaunch})
 		endpoint.Redirect(w, http.StatusSeeOther, lp.launchURL(r.Context(), signedIn, app, handle, p.Get("patient")))
 	}
 }
 
-// errInvalid is the error of an invalid launch context.
-var errInvalid = errors.New("invalid context")
+// errInvalidContext is the error of an invalid launch context.
+var errInvalidContext = errors.New("invalid context")
 
-// register registers the launch and returns its handle.
-func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) (string, error) {
+// registerLaunch registers the launch and returns its handle.
+func (lp *launchPage) registerLaunch(ctx context.Context, signedIn *session.SignedInPerson, app *client.Client, p oauth2.Parameters) (string, error) {
 	person := signedIn.User.Person()
 	patient, err := lp.core.Patients.Find(ctx, person, p.Get("patient"))
 	if err != nil {
 		return "", err
 	}
-	if _, ok := launch.Simulated[p.Get("simulated")]; !ok && p.Get("simulated") != "" {
-		return "", errInvalid
+	if _, ok := launch.SimulatedFaults[p.Get("simulated")]; !ok && p.Get("simulated") != "" {
+		return "", errInvalidContext
 	}
 	banner := p.Get("need_patient_banner") != ""
 	// without a launcher: as the user's own choice, the launch ends with their access to the patient
-	l := &launch.Registered{ClientID: app.ID, User: signedIn.User.ID, Simulated: p.Get("simulated"), Context: launch.Context{
+	l := &launch.Registration{ClientID: app.ID, User: signedIn.User.ID, SimulatedFault: p.Get("simulated"), Context: launch.Context{
 		Patient: patient.ID, NeedPatientBanner: &banner, Intent: p.Get("intent"),
 	}}
 	if p.Get("encounter") != "" {
-		if l.Encounter, err = lp.latestVisit(ctx, person, patient.ID); err != nil {
+		if l.Encounter, err = lp.latestEncounter(ctx, person, patient.ID); err != nil {
 			return "", err
 		}
 	}
 	if err := l.Check(); err != nil {
-		return "", errors.Join(errInvalid, err)
+		return "", errors.Join(errInvalidContext, err)
 	}
 	return lp.core.Launches.Register(ctx, l)
 }
 
-// latestVisit returns the id of the patient's latest encounter, or "".
-func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, patient string) (string, error) {
-	visits, _, err := lp.core.Patients.Encounters(ctx, person, patient)
+// latestEncounter returns the id of the patient's latest encounter, or "".
+func (lp *launchPage) latestEncounter(ctx context.Context, person launch.Person, patient string) (string, error) {
+	encounters, _, err := lp.core.Patients.Encounters(ctx, person, patient)
 	switch {
 	case err != nil && !errors.Is(err, launch.ErrNoRecord):
 		return "", err
-	case len(visits) == 0:
+	case len(encounters) == 0:
 		return "", nil
 	}
-	return visits[0].ID, nil
+	return encounters[0].ID, nil
 }
 
 // launchURL returns the app's launch address. For the sandbox app, it contains another
 // patient, so that the app can demonstrate that it has no access to this patient.
-func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedIn, app *client.Client, handle, patient string) string {
+func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedInPerson, app *client.Client, handle, patient string) string {
 	address := app.LaunchURL(lp.core.Patients.FHIRBase, handle)
 	if app.ID != appID {
 		return address

@@ -35,12 +35,12 @@ const sandboxApp = authorizetest.Issuer + "/oauth2/sandbox_app"
 // sandboxServer has a launch page on which alice, a practitioner, can also launch the client app.
 func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
-	return authorizetest.NewLaunching(t, records, "Practitioner/alice", func(c *authorize.Config) {
+	return authorizetest.NewLaunchBrowser(t, records, "Practitioner/alice", func(c *authorize.Config) {
 		c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
 		if change != nil {
 			change(c)
 		}
-		new(Sandbox).addTo(c)
+		new(Sandbox).addToConfig(c)
 	})
 }
 
@@ -51,7 +51,7 @@ func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	if !strings.Contains(signIn, "SMART Sandbox") {
 		b.T.Errorf("sign-in page: %s", signIn)
 	}
-	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(b.T, signIn, "request")}, "username": {user}, "password": {password}})
+	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(b.T, signIn, "request")}, "username": {user}, "password": {password}})
 	if r.Header.Get("Location") != launchPagePath {
 		b.T.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -61,7 +61,7 @@ func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 // launchChoice is the form of the launch page for ada; change alters it as in [authorizetest.Request].
 func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	t.Helper()
-	form := url.Values{"request": {authorizetest.Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
+	form := url.Values{"request": {authorizetest.FieldValue(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
 	maps.Copy(form, change)
 	return form
 }
@@ -98,7 +98,7 @@ func TestSandboxAppIsTaken(t *testing.T) {
 			t.Parallel()
 			c := authorizetest.Config()
 			change(&c)
-			new(Sandbox).addTo(&c)
+			new(Sandbox).addToConfig(&c)
 			if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "sandbox-app") {
 				t.Errorf("%v", err)
 			}
@@ -115,8 +115,8 @@ func TestLaunchPage(t *testing.T) {
 	if strings.Contains(page, `value="strict"`) {
 		t.Error("an app without a launch URI is offered")
 	}
-	if h.Last.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.Last)
+	if h.LastReader.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.LastReader.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.LastReader)
 	}
 	if found := authorizetest.Body(t, b.Get(launchPagePath+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
 		t.Errorf("searched: %s", found)
@@ -128,7 +128,7 @@ func TestLaunchByPage(t *testing.T) {
 	var events []audit.Event
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) {
-			if e.Kind == audit.Launch {
+			if e.Kind == audit.KindLaunch {
 				events = append(events, e)
 			}
 		}
@@ -216,7 +216,7 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	authorizetest.NoError(t, err)
 	request := authorizetest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
 	answer := authorizetest.Location(t, b.Authorize(request))
-	h.Answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
+	h.Response = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
 	got := authorizetest.Decode[authorizetest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {authorizetest.Callback}, "client_id": {"app"},
 	}))
@@ -246,13 +246,13 @@ func TestLaunchPageWhileDown(t *testing.T) {
 	h := new(authorizetest.FHIRServer)
 	b := sandboxServer(t, h, nil)
 	form := launchChoice(t, openLaunchPage(b, "alice", "right"), nil)
-	h.Down = true
+	h.Unreachable = true
 	for name, r := range map[string]*http.Response{"the page": b.Get(launchPagePath), "the form": b.Post(launchPagePath, form)} {
 		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "Health records are unavailable right now.") {
 			t.Errorf("%s: %d %s", name, r.StatusCode, text)
 		}
 	}
-	h.Down = false
+	h.Unreachable = false
 	authorizetest.WantStatus(t, b.Post(launchPagePath, form), http.StatusSeeOther, "afterwards")
 }
 
@@ -284,7 +284,7 @@ func TestSandboxApp(t *testing.T) {
 		t.Errorf("%+v", tokens)
 	}
 	fewer := authorizetest.Decode[authorizetest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
-		"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}, "client_id": {"sandbox-app"}, "scope": {"launch patient/Patient.rs"},
+		"grant_type": {"refresh_token"}, "refresh_token": {tokens.RefreshToken}, "client_id": {"sandbox-app"}, "scope": {"launch patient/Patient.rs"},
 	}))
 	if fewer.Patient != "ada" || fewer.Scope != "launch patient/Patient.rs" {
 		t.Errorf("with fewer scopes: %+v", fewer)
@@ -292,7 +292,7 @@ func TestSandboxApp(t *testing.T) {
 }
 
 // The sandbox app's scopes exclude some data.
-func TestSandboxAppMayNotAll(t *testing.T) {
+func TestSandboxAppScopesAreLimited(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
 	page := authorizetest.Body(t, b.Get("/oauth2/sandbox_app"))
@@ -304,15 +304,15 @@ func TestSandboxAppMayNotAll(t *testing.T) {
 }
 
 // The app in a link to the page stays selected after sign-in and after a search.
-func TestLaunchPageKeepsTheApp(t *testing.T) {
+func TestLaunchPageKeepsSelectedApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
 	signIn := authorizetest.Body(t, b.Follow(b.Get(launchPagePath+"?app=app")))
-	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
+	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
 	page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
 	authorizetest.WantText(t, page, `name="app" value="app" required checked`)
 	search := page[:strings.Index(page, `<form method="post"`)]
-	page = authorizetest.Body(t, b.Get(launchPagePath+"?"+url.Values{"name": {"ada"}, "app": {authorizetest.Field(t, search, "app")}}.Encode()))
+	page = authorizetest.Body(t, b.Get(launchPagePath+"?"+url.Values{"name": {"ada"}, "app": {authorizetest.FieldValue(t, search, "app")}}.Encode()))
 	authorizetest.WantText(t, page, `name="app" value="app" required checked`)
 }
 
@@ -347,7 +347,7 @@ func TestCapabilities(t *testing.T) {
 }
 
 // A session from before the user enrolled a second factor can neither open the page nor submit its form without the factor.
-func TestSessionOfBeforeTheFactor(t *testing.T) {
+func TestSessionFromBeforeFactor(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(b *authorizetest.Browser) (ask func() *http.Response){
 		"the page": func(b *authorizetest.Browser) func() *http.Response {
@@ -362,11 +362,11 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 			t.Parallel()
 			s := authorizetest.New(t, func(c *authorize.Config) {
 				c.Records = new(authorizetest.FHIRServer)
-				new(Sandbox).addTo(c)
+				new(Sandbox).addToConfig(c)
 			})
-			owner, thief := authorizetest.AtAccount(t, s), authorizetest.AtAccount(t, s)
+			owner, thief := authorizetest.NewAccountBrowser(t, s), authorizetest.NewAccountBrowser(t, s)
 			ask := open(thief)
-			authorizetest.EnrolApp(owner)
+			authorizetest.EnrollApp(owner)
 			if r := authorizetest.FollowOnce(thief, ask()); !strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=") {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
@@ -411,14 +411,14 @@ func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 func TestClientsOutliveDrafts(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()
-	new(Sandbox).addTo(&c)
+	new(Sandbox).addToConfig(&c)
 	s, err := authorize.New(c)
 	authorizetest.NoError(t, err)
 	draft := s.Draft()
 	authorizetest.NoError(t, draft.AddClient(client.Client{ID: "new", RedirectURIs: []string{authorizetest.Callback}}))
 	s, err = draft.Server()
 	authorizetest.NoError(t, err)
-	if s.Clients().Configured(appID) == nil || !s.Serves(launchPagePath) {
+	if s.Clients().FindConfigured(appID) == nil || !s.Serves(launchPagePath) {
 		t.Error("without the app or its page")
 	}
 }
@@ -434,7 +434,7 @@ func TestAdapt(t *testing.T) {
 
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
-	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppBlock("launch_page on"), 4, "on")
+	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppCaddyfile("launch_page on"), 4, "on")
 }
 
 // The pages allow no CORS origin.
@@ -450,17 +450,17 @@ func TestPagesInEachLanguage(t *testing.T) {
 	t.Parallel()
 	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
 		"launchpage": {Data: launchPageData{
-			Request: "sealed", Person: page.Person{Name: "Alice Adams"}, Searchable: true, Name: "Smith", More: true, Chosen: "2",
+			Request: "sealed", Person: page.Person{Name: "Alice Adams"}, Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
 			Apps:     []launchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []page.Patient{{ID: "1", Name: "John Smith", BirthDate: "1970-05-01", Identifier: "12345", Gender: page.Gender("male")}, {ID: "2"}},
 		}},
-		"launchpage-problem": {Data: launchPageData{Problem: launchProblem{true, true, true, true, true}, Local: true, LocalChosen: true}},
+		"launchpage-problem": {Data: launchPageData{Problem: launchProblem{true, true, true, true, true}, LocalAllowed: true, LocalChosen: true}},
 		"sandboxapp":         {Script: "sandboxapp", Data: appData{"sandbox-app", sandboxApp, "https://fhir.example.org/fhir/R4", "openid"}},
 	})
 }
 
 // A record number does not wrap at its hyphens, and is escaped.
-func TestRecordNumbersAreWhole(t *testing.T) {
+func TestRecordNumbersDoNotWrap(t *testing.T) {
 	t.Parallel()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -15,7 +15,7 @@ func FuzzFilter(f *testing.F) {
 		if (of.UserName == "") == (of.ExternalID == "") {
 			t.Errorf("%q: %+v", text, of)
 		}
-		of.Named = 1
+		of.NamedAfter = 1
 		if back, err := parseID(of.id()); err != nil || back != of {
 			t.Errorf("%q: %+v, then %+v, %v", text, of, back, err)
 		}

@@ -27,8 +27,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// folder is the path prefix of the endpoints of each identity provider.
-const folder = "/oauth2/scim/"
+// pathPrefix is the path prefix of the endpoints of each identity provider.
+const pathPrefix = "/oauth2/scim/"
 
 func init() {
 	caddy.RegisterModule(new(SCIM))
@@ -69,11 +69,11 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 	if guessable {
 		core.Config.Logger.Warn("scim of an idp has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "idp", s.Provider)
 	}
-	serving := &service{
-		Responder: core.Responder, limiter: core.Limiter, ending: core.Ending, durable: core.Config.Durable,
-		digest: client.Digest(s.Token), guessable: guessable,
+	handler := &service{
+		Responder: core.Responder, limiter: core.Limiter, deprovisioner: core.Deprovisioner, store: core.Config.Durable,
+		digest: client.DigestSecret(s.Token), guessable: guessable,
 	}
-	core.Handle(folder+s.Provider+"/", core.Accounts.Providers[s.Provider].Endpoint(serving.answer),
+	core.Handle(pathPrefix+s.Provider+"/", core.Accounts.Providers[s.Provider].Endpoint(handler.handle),
 		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
 	return nil
 }
@@ -81,22 +81,22 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 // service serves the endpoints of a provider.
 type service struct {
 	*endpoint.Responder
-	limiter   *lockout.Limiter // limits wrong tokens
-	ending    *deprovisioning.Deprovisioner
-	durable   store.Store // stores the current names of Users
-	digest    []byte      // digest of the token
-	guessable bool        // the token has less than 128 bits
+	limiter       *lockout.Limiter // limits wrong tokens
+	deprovisioner *deprovisioning.Deprovisioner
+	store         store.Store // stores the current names of Users
+	digest        []byte      // digest of the token
+	guessable     bool        // the token has less than 128 bits
 }
 
-// answer serves the SCIM endpoints of a provider.
-func (s *service) answer(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+// handle serves the SCIM endpoints of a provider.
+func (s *service) handle(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	err := s.checkToken(r, p)
 	if err == nil {
 		audit.RecordAuthenticated(r.Context())
 		err = s.serve(w, r, p)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		s.writeError(w, r, err)
 	}
 }
 
@@ -109,14 +109,14 @@ func (s *service) checkToken(r *http.Request, p *people.Provider) error {
 		return errToken
 	}
 	err := error(errToken)
-	if client.SameDigest(s.digest, token) {
+	if client.MatchesDigest(s.digest, token) {
 		err = nil
 	}
-	return s.limiter.AttemptSecret(r, "scim "+p.Key, err, s.guessable)
+	return s.limiter.CountSecretAttempt(r, "scim "+p.Key, err, s.guessable)
 }
 
 func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	resource, id, one := strings.Cut(strings.TrimPrefix(r.URL.Path, folder+p.Key+"/"), "/")
+	resource, id, one := strings.Cut(strings.TrimPrefix(r.URL.Path, pathPrefix+p.Key+"/"), "/")
 	switch {
 	case resource == "ServiceProviderConfig" && !one && r.Method == http.MethodGet:
 		s.write(w, http.StatusOK, providerConfig())
@@ -155,14 +155,14 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provide
 		if err != nil {
 			return err
 		}
-		of, found, err := s.identify(r.Context(), p, of)
+		of, accounts, err := s.identify(r.Context(), p, of)
 		if err != nil {
 			return err
 		}
-		if len(found) > 0 {
-			shown := s.user(p, of.id(), of, true)
-			shown.UserName = cmp.Or(of.UserName, found[0].UserName, found[0].Subject)
-			users = append(users, shown)
+		if len(accounts) > 0 {
+			resource := s.newUser(p, of.id(), of, true)
+			resource.UserName = cmp.Or(of.UserName, accounts[0].UserName, accounts[0].Subject)
+			users = append(users, resource)
 		}
 	}
 	s.write(w, http.StatusOK, map[string]any{
@@ -173,32 +173,32 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provide
 
 // create returns a User without storing it: accounts are created at sign-in.
 func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	of, ends, err := readUser(w, r)
+	of, deactivates, err := readUser(w, r)
 	if err != nil {
 		return err
 	}
-	of, found, err := s.identify(r.Context(), p, of)
-	if err == nil && ends {
-		err = s.end(r.Context(), p, found, false)
+	of, accounts, err := s.identify(r.Context(), p, of)
+	if err == nil && deactivates {
+		err = s.deprovision(r.Context(), p, accounts, false)
 	}
 	if err == nil {
-		shown := s.user(p, of.id(), of, !ends)
-		w.Header().Set("Location", shown.Meta["location"])
-		s.write(w, http.StatusCreated, shown)
+		resource := s.newUser(p, of.id(), of, !deactivates)
+		w.Header().Set("Location", resource.Meta["location"])
+		s.write(w, http.StatusCreated, resource)
 	}
 	return err
 }
 
 // readUser returns the names of the person in a request. ends reports whether the request deletes or deactivates the person.
 // PATCH may omit the names.
-func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err error) {
+func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates bool, err error) {
 	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
 		return of, r.Method == http.MethodDelete, nil
 	}
-	var sent sentUser
+	var input userInput
 	body, err := oauth2.ReadBody(w, r)
 	if err == nil {
-		err = json.Unmarshal(body, &sent)
+		err = json.Unmarshal(body, &input)
 	}
 	if err != nil {
 		return of, false, &oauth2.Error{
@@ -206,31 +206,31 @@ func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err 
 		}
 	}
 	if r.Method == http.MethodPatch {
-		sent, err = sent.patched()
+		input, err = input.patchedAttributes()
 	}
-	of = sent.names()
+	of = input.names()
 	if err == nil && (r.Method != http.MethodPatch || of != (names{})) {
 		err = of.check()
 	}
 	if err == nil {
-		ends, err = sent.isInactive()
+		deactivates, err = input.isInactive()
 	}
-	return of, ends, err
+	return of, deactivates, err
 }
 
 // serveUser serves a User by its id. DELETE and active=false end all access of the person to whom the id was given,
 // even if another person has the names now.
-func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, given names) error {
-	to, ends, err := readUser(w, r)
+func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, issued names) error {
+	to, deactivates, err := readUser(w, r)
 	if err != nil {
 		return err
 	}
-	of, found, err := s.person(r.Context(), p, id, given)
+	of, accounts, err := s.findPerson(r.Context(), p, id, issued)
 	if err == nil && r.Method != http.MethodGet {
-		of, err = s.rename(r.Context(), p, id, of, to, found)
+		of, err = s.rename(r.Context(), p, id, of, to, accounts)
 	}
-	if err == nil && ends {
-		err = s.end(r.Context(), p, found, r.Method == http.MethodDelete)
+	if err == nil && deactivates {
+		err = s.deprovision(r.Context(), p, accounts, r.Method == http.MethodDelete)
 	}
 	switch {
 	case err != nil:
@@ -238,42 +238,42 @@ func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Pr
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		s.write(w, http.StatusOK, s.user(p, id, of, !ends))
+		s.write(w, http.StatusOK, s.newUser(p, id, of, !deactivates))
 	}
 	return nil
 }
 
-func (s *service) end(ctx context.Context, p *people.Provider, found []people.StoredPerson, gone bool) error {
+func (s *service) deprovision(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, deleted bool) error {
 	const reason = "the identity provider deactivated or deleted the person (SCIM)"
 	audit.RecordSessionEndReason(ctx, reason)
-	return s.ending.RevokeAccounts(ctx, p, found, reason, gone)
+	return s.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, deleted)
 }
 
-// user returns a User with its names.
-func (s *service) user(p *people.Provider, id string, of names, active bool) user {
+// newUser returns a User with its names.
+func (s *service) newUser(p *people.Provider, id string, of names, active bool) user {
 	return user{
 		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
-		Meta: map[string]string{"resourceType": "User", "location": s.Issuer + folder + p.Key + "/Users/" + id},
+		Meta: map[string]string{"resourceType": "User", "location": s.Issuer + pathPrefix + p.Key + "/Users/" + id},
 	}
 }
 
-// refuse sends an error response (RFC 7644 §3.12). After a 5xx, the request may be retried.
-func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// writeError sends an error response (RFC 7644 §3.12). After a 5xx, the request may be retried.
+func (s *service) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	s.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
+	s.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: err})
 	if e.HTTPStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	endpoint.SetRetryAfter(w, err)
-	answer := map[string]any{
+	body := map[string]any{
 		"schemas": []string{errorSchema}, "status": strconv.Itoa(e.HTTPStatus()), "detail": cmp.Or(e.Description, "not possible at this moment"),
 	}
 	if kind, ok := errors.AsType[scimType](err); ok {
-		answer["scimType"] = kind
+		body["scimType"] = kind
 	}
-	s.write(w, e.HTTPStatus(), answer)
+	s.write(w, e.HTTPStatus(), body)
 }
 
 func (s *service) write(w http.ResponseWriter, status int, body any) {
-	s.WriteAs(w, "application/scim+json", status, body)
+	s.WriteJSONAs(w, "application/scim+json", status, body)
 }

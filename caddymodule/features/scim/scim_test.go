@@ -48,7 +48,7 @@ func request(t *testing.T, s http.Handler, method, below, body string) (int, map
 }
 
 func withSCIM(idp *people.IdentityProvider, c *authorize.Config) {
-	authorizetest.Refreshing(c)
+	authorizetest.AllowRefreshTokens(c)
 	c.Features = append(c.Features, &scim.SCIM{Token: secret, Provider: idp.Key})
 }
 
@@ -96,7 +96,7 @@ func TestSCIM(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), tt.change)
+			s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), tt.change)
 			alice := authorizetest.SignInFederated(t, s)
 			status, made := request(t, s, http.MethodPost, "/Users", tt.created)
 			id, _ := made["id"].(string)
@@ -107,7 +107,7 @@ func TestSCIM(t *testing.T) {
 			if status != tt.status || status == http.StatusOK && (shown["id"] != id || shown["active"] != (tt.left == "all")) {
 				t.Errorf("%d %v", status, shown)
 			}
-			if left := alice.Left(); left != tt.left {
+			if left := alice.WorkingCredentials(); left != tt.left {
 				t.Errorf("left: %s", left)
 			}
 		})
@@ -205,11 +205,11 @@ func TestSCIMAfterRename(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
-			gone, stays := rename(staff{t, p, authorizetest.NewFederated(t, p, withSCIM)})
-			if left := gone.Left(); left != "nothing" {
+			gone, stays := rename(staff{t, p, authorizetest.NewFederatedServer(t, p, withSCIM)})
+			if left := gone.WorkingCredentials(); left != "nothing" {
 				t.Errorf("of who is gone: %s", left)
 			}
-			if left := stays.Left(); left != "all" {
+			if left := stays.WorkingCredentials(); left != "all" {
 				t.Errorf("of the other: %s", left)
 			}
 		})
@@ -217,16 +217,16 @@ func TestSCIMAfterRename(t *testing.T) {
 }
 
 // A name that several people have is an error and ends no access.
-func TestSCIMOfSeveral(t *testing.T) {
+func TestSCIMAmbiguousName(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, withSCIM)
+	s := authorizetest.NewFederatedServer(t, p, withSCIM)
 	st := staff{t, p, s}
 	ann, ben := st.signIn("ann", "ward"), st.signIn("ben", "ward")
 	if status, answer := request(t, s, http.MethodPost, "/Users", `{"userName":"ward","active":false}`); status != http.StatusConflict || answer["scimType"] != "uniqueness" {
 		t.Errorf("%d %v", status, answer)
 	}
-	if a, b := ann.Left(), ben.Left(); a != "all" || b != "all" {
+	if a, b := ann.WorkingCredentials(), ben.WorkingCredentials(); a != "all" || b != "all" {
 		t.Errorf("left: %s, %s", a, b)
 	}
 }
@@ -236,7 +236,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
 		p, kept := providertest.Start(t), store.NewMemory(0, 0)
-		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			withSCIM(idp, c)
 			idp.Sub, c.Store = "employee", kept
 		})
@@ -244,7 +244,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 		ann := st.signIn("ann", "alice")
 		status, _ := request(t, s, method, st.create("alice"), `{"userName":"alice","active":false}`)
 		owner, err := kept.Get(t.Context(), store.Key("sub-owner", "ann-number"))
-		if left := ann.Left(); status >= 300 || left != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
+		if left := ann.WorkingCredentials(); status >= 300 || left != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
 			t.Errorf("%s: %d, left: %s, owner %s, %v", method, status, left, owner, err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 // A filter by name or id finds only people of the provider with an account at the gateway (RFC 7644 §3.4.2.2).
 func TestSCIMFilter(t *testing.T) {
 	t.Parallel()
-	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
 	authorizetest.SignInFederated(t, s)
 	for _, tt := range []struct {
 		filter        string
@@ -302,8 +302,8 @@ func TestSCIMFilter(t *testing.T) {
 // Requests need the token, and wrong tokens count toward the lockout.
 func TestSCIMToken(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t, authorizetest.Named)
-	s := authorizetest.NewFederated(t, p, withSCIM)
+	p := providertest.Start(t, authorizetest.SetNameClaims)
+	s := authorizetest.NewFederatedServer(t, p, withSCIM)
 	alice := authorizetest.SignInFederated(t, s)
 	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
 	remove := func(s http.Handler, authorization string) *http.Response {
@@ -312,16 +312,16 @@ func TestSCIMToken(t *testing.T) {
 		r.Header.Set("Authorization", authorization)
 		return authorizetest.SendBody(t, s, r, "")
 	}
-	for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic " + secret, secret, "Bearer " + secret + "x", "Bearer " + alice.Access} {
+	for _, authorization := range []string{"", "Bearer", "Bearer ", "Basic " + secret, secret, "Bearer " + secret + "x", "Bearer " + alice.AccessToken} {
 		r := remove(s, authorization)
 		if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" || authorizetest.Decode[map[string]any](t, r)["status"] != "401" {
 			t.Errorf("%q: %d", authorization, r.StatusCode)
 		}
 	}
-	if left := alice.Left(); left != "all" {
+	if left := alice.WorkingCredentials(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
-	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Features = append(c.Features, &scim.SCIM{Token: "guessable", Provider: idp.Key})
 		c.Lockout = lockout.Policy{Failures: 3}
 	})
@@ -330,7 +330,7 @@ func TestSCIMToken(t *testing.T) {
 			t.Errorf("try %d: %d", i, r.StatusCode)
 		}
 	}
-	if r := remove(authorizetest.NewFederated(t, p, nil), "Bearer "); r.StatusCode != http.StatusNotFound {
+	if r := remove(authorizetest.NewFederatedServer(t, p, nil), "Bearer "); r.StatusCode != http.StatusNotFound {
 		t.Errorf("without the option: %d", r.StatusCode)
 	}
 }
@@ -338,7 +338,7 @@ func TestSCIMToken(t *testing.T) {
 // Other paths return 404.
 func TestSCIMPaths(t *testing.T) {
 	t.Parallel()
-	s := authorizetest.NewFederated(t, providertest.Start(t), withSCIM)
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t), withSCIM)
 	for _, tt := range []struct {
 		method, below string
 		status        int
@@ -366,14 +366,14 @@ func TestSCIMPaths(t *testing.T) {
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
-	kept := storetest.NewIntercepted(func(_, key string) error {
+	kept := storetest.NewInterceptedStore(func(_, key string) error {
 		if fails && strings.HasPrefix(key, "sessions:") {
 			return errors.New("the store is away")
 		}
 		return nil
 	})
 
-	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), func(idp *people.IdentityProvider, c *authorize.Config) {
 		withSCIM(idp, c)
 		c.Store = kept
 	})
@@ -385,19 +385,19 @@ func TestSCIMFails(t *testing.T) {
 		t.Errorf("%d %v", status, answer)
 	}
 	fails = false
-	if status, _ := request(t, s, http.MethodDelete, target, ""); status != http.StatusNoContent || alice.Left() != "nothing" {
-		t.Errorf("again: %d, left: %s", status, alice.Left())
+	if status, _ := request(t, s, http.MethodDelete, target, ""); status != http.StatusNoContent || alice.WorkingCredentials() != "nothing" {
+		t.Errorf("again: %d, left: %s", status, alice.WorkingCredentials())
 	}
 }
 
 // A sign-in that is being stored while SCIM deletes the person fails, and the next sign-in succeeds.
 func TestSCIMWhileSigningIn(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t, authorizetest.Named)
+	p := providertest.Start(t, authorizetest.SetNameClaims)
 	var s http.Handler
 	var once sync.Once
 	armed := false
-	kept := storetest.NewIntercepted(func(method, key string) error {
+	kept := storetest.NewInterceptedStore(func(method, key string) error {
 		if armed && method == "Put" && strings.HasPrefix(key, "session:") {
 			once.Do(func() {
 				if status, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example","active":false}`); status != http.StatusCreated {
@@ -407,14 +407,14 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 		}
 		return nil
 	})
-	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
+	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
 	authorizetest.SignInFederated(t, s) // creates the account
 	armed = true
 	b := authorizetest.NewBrowser(t, s)
-	if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
-		t.Errorf("%v, signed in: %v", back, b.SignedIn())
+	if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
+		t.Errorf("%v, signed in: %v", back, b.HasSession())
 	}
-	if left := authorizetest.SignInFederated(t, s).Left(); left != "all" {
+	if left := authorizetest.SignInFederated(t, s).WorkingCredentials(); left != "all" {
 		t.Errorf("the next: %s", left)
 	}
 }
@@ -437,7 +437,7 @@ func TestAdapt(t *testing.T) {
 
 func TestSCIMWithoutToken(t *testing.T) {
 	t.Parallel()
-	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppBlock("idp h {\n\t\t\tscim\n\t\t}"), 5, "scim has no value")
+	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppCaddyfile("idp h {\n\t\t\tscim\n\t\t}"), 5, "scim has no value")
 }
 
 const (
@@ -504,12 +504,12 @@ func TestSCIMCreate(t *testing.T) {
 	} {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
-			s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+			s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
 			alice := authorizetest.SignInFederated(t, s)
 			if status, made := request(t, s, http.MethodPost, "/Users", body); status != http.StatusCreated {
 				t.Errorf("%d %v", status, made)
 			}
-			if left := alice.Left(); left != want {
+			if left := alice.WorkingCredentials(); left != want {
 				t.Errorf("left: %s, want %s", left, want)
 			}
 		})
@@ -517,9 +517,9 @@ func TestSCIMCreate(t *testing.T) {
 }
 
 // Only ids issued by the server are valid: an id contains names, and the person or time that it was issued for.
-func TestSCIMMadeUpID(t *testing.T) {
+func TestSCIMForgedID(t *testing.T) {
 	t.Parallel()
-	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
 	alice := authorizetest.SignInFederated(t, s)
 	for _, text := range []string{
 		`{"u":"alice@hospital.example"}`, `{"e":"248289761001"}`, `{"s":"248289761001"}`, `{"t":1}`, `{}`, `[]`, `{"u":"a\nb","t":1}`,
@@ -528,24 +528,24 @@ func TestSCIMMadeUpID(t *testing.T) {
 			t.Errorf("%s: %d %v", text, status, answer)
 		}
 	}
-	if left := alice.Left(); left != "all" {
+	if left := alice.WorkingCredentials(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
 }
 
 // The id of a User belongs to the person who had the name when the id was issued, not to an earlier owner of the name.
-func TestSCIMNameOfAnotherBefore(t *testing.T) {
+func TestSCIMReassignedName(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	st := staff{t, p, authorizetest.NewFederated(t, p, withSCIM)}
+	st := staff{t, p, authorizetest.NewFederatedServer(t, p, withSCIM)}
 	st.signIn("zed", "alice")
 	zed := st.signIn("zed", "zed")
 	ann := st.signIn("ann", "alice")
 	st.delete(st.create("alice"))
-	if left := ann.Left(); left != "nothing" {
+	if left := ann.WorkingCredentials(); left != "nothing" {
 		t.Errorf("of who has the name: %s", left)
 	}
-	if left := zed.Left(); left != "all" {
+	if left := zed.WorkingCredentials(); left != "all" {
 		t.Errorf("of who had the name: %s", left)
 	}
 }

@@ -41,8 +41,8 @@ type names struct {
 
 	// Subject is the person's sub at the provider if they had an account at the gateway when the id was issued. If not, the id
 	// belongs to the first person with the name after Named, in Unix nanoseconds.
-	Subject string `json:"s,omitempty"`
-	Named   int64  `json:"t,omitempty"`
+	Subject    string `json:"s,omitempty"`
+	NamedAfter int64  `json:"t,omitempty"`
 }
 
 const maxName = 255 // bytes
@@ -62,7 +62,7 @@ func (n names) id() string {
 // parseID parses an id returned by names.id.
 func parseID(id string) (n names, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(id)
-	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.Named == 0 {
+	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.NamedAfter == 0 {
 		return n, &oauth2.Error{Code: "invalid_request", Description: "no such user", Status: http.StatusNotFound}
 	}
 	return n, nil
@@ -78,8 +78,8 @@ type user struct {
 	Meta       map[string]string `json:"meta"`
 }
 
-// sentUser is a User or a PATCH (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
-type sentUser struct {
+// userInput is a User or a PATCH (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
+type userInput struct {
 	ExternalID string          `json:"externalId"`
 	UserName   string          `json:"userName"`
 	Active     json.RawMessage `json:"active"`
@@ -92,10 +92,10 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-func (u *sentUser) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
+func (u *userInput) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
 
-// set sets an attribute by its name, optionally prefixed with its schema.
-func (u *sentUser) set(attribute string, value json.RawMessage) error {
+// setAttribute sets an attribute by its name, optionally prefixed with its schema.
+func (u *userInput) setAttribute(attribute string, value json.RawMessage) error {
 	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
 	case "active":
 		u.Active = value
@@ -107,8 +107,8 @@ func (u *sentUser) set(attribute string, value json.RawMessage) error {
 	return nil
 }
 
-// patched returns the attributes that a PATCH sets. Okta names attributes in the value, Entra ID in the path.
-func (u *sentUser) patched() (set sentUser, err error) {
+// patchedAttributes returns the attributes that a PATCH sets. Okta names attributes in the value, Entra ID in the path.
+func (u *userInput) patchedAttributes() (set userInput, err error) {
 	for _, o := range u.Operations {
 		members := map[string]json.RawMessage{o.Path: o.Value}
 		switch op := strings.ToLower(o.Op); {
@@ -120,7 +120,7 @@ func (u *sentUser) patched() (set sentUser, err error) {
 			return set, invalidValue("value must be an object where there is no path")
 		}
 		for name, value := range members {
-			if set.set(name, value) != nil {
+			if set.setAttribute(name, value) != nil {
 				return set, invalidValue("userName and externalId must be texts")
 			}
 		}
@@ -129,7 +129,7 @@ func (u *sentUser) patched() (set sentUser, err error) {
 }
 
 // isInactive parses active, which may be missing. Entra ID has sent it as "False".
-func (u *sentUser) isInactive() (bool, error) {
+func (u *userInput) isInactive() (bool, error) {
 	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
 	case "", "true":
 		return false, nil
@@ -144,17 +144,17 @@ func (u *sentUser) isInactive() (bool, error) {
 func parseFilter(text string) (names, error) {
 	attribute, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	operator, literal, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	var sought sentUser
-	if err := sought.set(attribute, json.RawMessage(literal)); err != nil || !strings.EqualFold(operator, "eq") || sought.names() == (names{}) {
+	var wanted userInput
+	if err := wanted.setAttribute(attribute, json.RawMessage(literal)); err != nil || !strings.EqualFold(operator, "eq") || wanted.names() == (names{}) {
 		return names{}, &oauth2.Error{Code: "invalid_request", Description: `only userName eq "…" and externalId eq "…" are understood`, Err: scimType("invalidFilter")}
 	}
-	return sought.names(), sought.names().check()
+	return wanted.names(), wanted.names().check()
 }
 
-// remembered is how long the names under a SCIM id are stored: longer than any employment.
-const remembered = 50 * 366 * 24 * time.Hour
+// renameTTL is how long the names under a SCIM id are stored: longer than any employment.
+const renameTTL = 50 * 366 * 24 * time.Hour
 
-var errSeveral = &oauth2.Error{
+var errAmbiguous = &oauth2.Error{
 	Code: "invalid_request", Status: http.StatusConflict, Err: scimType("uniqueness"),
 	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
@@ -162,61 +162,61 @@ var errSeveral = &oauth2.Error{
 // identify binds names to one person: the person with the externalId as sub, at the provider or the gateway, otherwise with
 // the userName, otherwise the first person who is later given the name.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.StoredPerson, error) {
-	of.Subject, of.Named = "", store.Now(s.durable).UnixNano()
-	found, err := s.called(ctx, p, of, s.ending.People.ByName)
-	for _, known := range found {
-		if known.Subject != found[0].Subject {
-			return of, nil, errSeveral
+	of.Subject, of.NamedAfter = "", store.Now(s.store).UnixNano()
+	accounts, err := s.findAccounts(ctx, p, of, s.deprovisioner.People.FindByName)
+	for _, account := range accounts {
+		if account.Subject != accounts[0].Subject {
+			return of, nil, errAmbiguous
 		}
-		of.Subject, of.Named = known.Subject, 0
+		of.Subject, of.NamedAfter = account.Subject, 0
 	}
-	return of, found, err
+	return of, accounts, err
 }
 
-// called returns the accounts with the externalId, otherwise the accounts that byName finds by the userName.
-func (s *service) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (found []people.StoredPerson, err error) {
+// findAccounts returns the accounts with the externalId, otherwise the accounts that byName finds by the userName.
+func (s *service) findAccounts(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (accounts []people.StoredPerson, err error) {
 	if of.ExternalID != "" {
-		found, err = s.ending.People.ByID(ctx, p, of.ExternalID)
+		accounts, err = s.deprovisioner.People.FindByID(ctx, p, of.ExternalID)
 	}
-	if of.UserName != "" && len(found) == 0 && err == nil {
-		found, err = byName(ctx, p, of.UserName)
+	if of.UserName != "" && len(accounts) == 0 && err == nil {
+		accounts, err = byName(ctx, p, of.UserName)
 	}
-	return found, err
+	return accounts, err
 }
 
-// person returns the accounts of the person to whom the id was issued, and their current names.
-func (s *service) person(ctx context.Context, p *people.Provider, id string, of names) (names, []people.StoredPerson, error) {
-	later, err := store.GetJSON[names](ctx, s.durable, userKey(p, id))
+// findPerson returns the accounts of the person to whom the id was issued, and their current names.
+func (s *service) findPerson(ctx context.Context, p *people.Provider, id string, of names) (names, []people.StoredPerson, error) {
+	renamed, err := store.GetJSON[names](ctx, s.store, userKey(p, id))
 	if err != nil {
 		return of, nil, err
 	}
-	of = *cmp.Or(later, &of)
+	of = *cmp.Or(renamed, &of)
 	if of.Subject != "" {
-		found, err := s.ending.People.BySubject(ctx, p, of.Subject)
-		return of, found, err
+		accounts, err := s.deprovisioner.People.FindBySubject(ctx, p, of.Subject)
+		return of, accounts, err
 	}
-	found, err := s.called(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
-		return s.ending.People.FirstNamed(ctx, p, name, time.Unix(0, of.Named))
+	accounts, err := s.findAccounts(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
+		return s.deprovisioner.People.FindFirstNamed(ctx, p, name, time.Unix(0, of.NamedAfter))
 	})
 	if errors.Is(err, people.ErrAmbiguous) {
-		err = errSeveral
+		err = errAmbiguous
 	}
-	return of, found, err
+	return of, accounts, err
 }
 
 // rename stores the current names of a User, and the person if they were not known when the id was issued.
-func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, found []people.StoredPerson) (names, error) {
+func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, accounts []people.StoredPerson) (names, error) {
 	next, err := of, error(nil)
 	next.ExternalID, next.UserName = cmp.Or(to.ExternalID, of.ExternalID), cmp.Or(to.UserName, of.UserName)
 	switch {
-	case len(found) > 0:
-		next.Subject, next.Named = found[0].Subject, 0
+	case len(accounts) > 0:
+		next.Subject, next.NamedAfter = accounts[0].Subject, 0
 	case of.Subject == "" && next != of:
 		next, _, err = s.identify(ctx, p, next)
 	}
-	for _, known := range found {
+	for _, account := range accounts {
 		if err == nil && of.UserName != "" {
-			err = people.Rename(ctx, s.ending.People.Accounts, known.ID, of.UserName, next.UserName)
+			err = people.Rename(ctx, s.deprovisioner.People.Accounts, account.ID, of.UserName, next.UserName)
 		}
 	}
 	if err != nil || next == of {
@@ -224,7 +224,7 @@ func (s *service) rename(ctx context.Context, p *people.Provider, id string, of,
 	}
 	value, err := store.ToJSON(next)
 	if err == nil {
-		err = s.durable.Put(ctx, userKey(p, id), value, remembered)
+		err = s.store.Put(ctx, userKey(p, id), value, renameTTL)
 	}
 	return next, err
 }

@@ -16,7 +16,7 @@ func FuzzSubject(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		of, err := subjectOf(&relyingparty.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
+		of, err := eventSubject(&relyingparty.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
 		if err == nil && (of == subject{} || len(of.sub)+len(of.email)+len(of.session) > 2*maxIdentifier) {
 			t.Errorf("%q: %+v", id, of)
 		}

@@ -39,8 +39,8 @@ var endsAccount = map[string]bool{
 	"https://schemas.openid.net/secevent/risc/event-type/account-purged":                     true,
 }
 
-// folder is the path prefix of the endpoints, followed by the key of the identity provider.
-const folder = "/oauth2/events/"
+// pathPrefix is the path prefix of the endpoints, followed by the key of the identity provider.
+const pathPrefix = "/oauth2/events/"
 
 func init() {
 	caddy.RegisterModule(new(Events))
@@ -67,9 +67,9 @@ func (e *Events) Configure(_ *fhirapp.App, c *authorize.Config) error {
 
 // Extend implements [authorize.Feature].
 func (*Events) Extend(core *authorize.Core) error {
-	e := &receiver{Responder: core.Responder, durable: core.Config.Durable, ending: core.Ending}
+	e := &receiver{Responder: core.Responder, store: core.Config.Durable, deprovisioner: core.Deprovisioner}
 	for key, p := range core.Accounts.Providers {
-		core.Handle(folder+key, p.Endpoint(e.serve), http.MethodPost)
+		core.Handle(pathPrefix+key, p.Endpoint(e.serve), http.MethodPost)
 	}
 	return nil
 }
@@ -77,15 +77,15 @@ func (*Events) Extend(core *authorize.Core) error {
 // receiver serves the endpoints.
 type receiver struct {
 	*endpoint.Responder
-	durable store.Store // stores the used tokens
-	ending  *deprovisioning.Deprovisioner
+	store         store.Store // stores the used tokens
+	deprovisioner *deprovisioning.Deprovisioner
 }
 
 // serve handles a provider's events (RFC 8935 §2). Events without effect at the gateway, such as the verification of a stream,
 // are accepted.
 func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := e.receive(w, r, p); err != nil {
-		e.refuse(w, r, err)
+		e.writeError(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -93,35 +93,35 @@ func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provi
 
 func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/secevent+jwt" {
-		return relyingparty.InvalidEvent("the body must be application/secevent+jwt")
+		return relyingparty.NewEventError("the body must be application/secevent+jwt")
 	}
 	body, err := oauth2.ReadBody(w, r)
 	if err != nil {
-		return relyingparty.InvalidEvent("%w", err)
+		return relyingparty.NewEventError("%w", err)
 	}
-	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Issuer+folder+p.Key)
+	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Issuer+pathPrefix+p.Key)
 	if err != nil {
 		return err
 	}
 	audit.RecordAuthenticated(r.Context())
-	return e.once(r.Context(), p, token)
+	return e.handleOnce(r.Context(), p, token)
 }
 
-// once handles a token and then stores it as used, so that a token can be resent after a failure. A used token is
+// handleOnce handles a token and then stores it as used, so that a token can be resent after a failure. A used token is
 // accepted without effect, because transmitters repeat a token if the response got lost (RFC 8935 §2).
-func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
+func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
 	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
 	if len(types) == 0 {
 		return nil
 	}
-	of, err := subjectOf(token, p.Issuer)
+	of, err := eventSubject(token, p.Issuer)
 	if err != nil {
 		return err
 	}
-	lasting := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
-	_, err = store.RunOnce(ctx, e.durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
+	ttl := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
+	_, err = store.RunOnce(ctx, e.store, store.Key("security-event", p.Key+"\x00"+token.ID), ttl, func() error {
 		for _, name := range types {
-			if err := e.act(ctx, p, name, of); err != nil {
+			if err := e.applyEvent(ctx, p, name, of); err != nil {
 				return err
 			}
 		}
@@ -130,68 +130,68 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingp
 	return err
 }
 
-// act applies an event. An account event with only a session as its subject ends that session.
-func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of subject) error {
+// applyEvent applies an event. An account event with only a session as its subject ends that session.
+func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.RecordSessionEndReason(ctx, reason)
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.endSessions(ctx, p, of)
 	}
 	if of.sub != "" { // the person may be signing in for the first time
-		if err := e.ending.Sessions.RecordUpstreamEnd(ctx, p, of.sub, ""); err != nil {
+		if err := e.deprovisioner.Sessions.RecordUpstreamLogout(ctx, p, of.sub, ""); err != nil {
 			return err
 		}
 	}
-	found, err := e.known(ctx, p, of)
+	accounts, err := e.findAccounts(ctx, p, of)
 	if err != nil {
 		return err
 	}
-	return e.ending.RevokeAccounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
+	return e.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
 // endSessions ends all sessions of a subject or, if the subject identifies a session, only that session.
 func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
 	if of.email == "" {
-		return e.ending.Sessions.EndUpstream(ctx, p, of.sub, of.session)
+		return e.deprovisioner.Sessions.EndUpstreamSessions(ctx, p, of.sub, of.session)
 	}
-	found, err := e.known(ctx, p, of)
-	if err == nil && len(found) == 0 && of.session != "" {
-		return e.ending.Sessions.EndUpstream(ctx, p, "", of.session)
+	accounts, err := e.findAccounts(ctx, p, of)
+	if err == nil && len(accounts) == 0 && of.session != "" {
+		return e.deprovisioner.Sessions.EndUpstreamSessions(ctx, p, "", of.session)
 	}
-	for _, known := range found {
+	for _, account := range accounts {
 		if err == nil {
-			err = e.ending.Sessions.EndUpstream(ctx, p, known.Subject, of.session)
+			err = e.deprovisioner.Sessions.EndUpstreamSessions(ctx, p, account.Subject, of.session)
 		}
 	}
 	return err
 }
 
-func (e *receiver) known(ctx context.Context, p *people.Provider, of subject) ([]people.StoredPerson, error) {
+func (e *receiver) findAccounts(ctx context.Context, p *people.Provider, of subject) ([]people.StoredPerson, error) {
 	if of.email != "" {
-		return e.ending.People.ByName(ctx, p, of.email)
+		return e.deprovisioner.People.FindByName(ctx, p, of.email)
 	}
-	return e.ending.People.BySubject(ctx, p, of.sub)
+	return e.deprovisioner.People.FindBySubject(ctx, p, of.sub)
 }
 
-var eventDescriptions = map[string]string{
+var errorDescriptions = map[string]string{
 	"invalid_request":  "the request, token or subject is malformed, too old or of a kind that is not understood",
 	"invalid_key":      "the signature is not by a key of the provider",
 	"invalid_issuer":   "iss is not the provider's issuer",
 	"invalid_audience": "aud is neither our client_id nor this address",
 }
 
-// refuse sends an error response (RFC 8935 §2.4). After a 5xx, the token may be resent.
-func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	refused, ok := errors.AsType[*relyingparty.EventError](err)
+// writeError sends an error response (RFC 8935 §2.4). After a 5xx, the token may be resent.
+func (e *receiver) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	eventErr, ok := errors.AsType[*relyingparty.EventError](err)
 	if !ok {
-		e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: err})
 		e.WriteError(w, r, err)
 		return
 	}
-	description := eventDescriptions[refused.Code]
-	e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: refused.Code, Description: description, Err: refused.Err}})
+	description := errorDescriptions[eventErr.Code]
+	e.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: &oauth2.Error{Code: eventErr.Code, Description: description, Err: eventErr.Err}})
 	w.Header().Set("Content-Language", "en")
-	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": refused.Code, "description": description})
+	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": eventErr.Code, "description": description})
 }
 
 // subject is the subject of an event: a sub or an email address, a session, or a person's session.
@@ -210,40 +210,40 @@ type identifier struct {
 
 const maxIdentifier = 255 // bytes (OpenID Connect Core §2)
 
-// subjectOf returns the subject of a provider's event, or an [relyingparty.EventError].
-func subjectOf(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
+// eventSubject returns the subject of a provider's event, or an [relyingparty.EventError].
+func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
 	if len(e.SubjectID) == 0 {
-		return (&identifier{Format: "opaque", ID: e.Subject}).simple(issuer)
+		return (&identifier{Format: "opaque", ID: e.Subject}).toSubject(issuer)
 	}
 	var id identifier
 	if err := strictjson.Unmarshal(json.RawMessage(e.SubjectID), &id); err != nil {
-		return of, relyingparty.InvalidEvent("sub_id: %w", err)
+		return of, relyingparty.NewEventError("sub_id: %w", err)
 	}
 	if id.Format != "complex" {
-		return id.simple(issuer)
+		return id.toSubject(issuer)
 	}
 	if id.User == nil && id.Session == nil {
-		return of, relyingparty.InvalidEvent("sub_id has neither user nor session")
+		return of, relyingparty.NewEventError("sub_id has neither user nor session")
 	}
 	if id.User != nil {
-		of, err = id.User.simple(issuer)
+		of, err = id.User.toSubject(issuer)
 	}
 	if id.Session != nil && err == nil {
 		var session subject
-		session, err = id.Session.simple(issuer)
+		session, err = id.Session.toSubject(issuer)
 		if of.session = session.sub; err == nil && id.Session.Format != "opaque" {
-			err = relyingparty.InvalidEvent("session of sub_id has the format %.100q", id.Session.Format)
+			err = relyingparty.NewEventError("session of sub_id has the format %.100q", id.Session.Format)
 		}
 	}
 	return of, err
 }
 
-// simple returns the subject of a simple identifier. Subjects of other issuers are rejected.
-func (id *identifier) simple(issuer string) (of subject, err error) {
+// toSubject returns the subject of a simple identifier. Subjects of other issuers are rejected.
+func (id *identifier) toSubject(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":
 		if id.Issuer != issuer {
-			return of, relyingparty.InvalidEvent("iss of sub_id is %.200q", id.Issuer)
+			return of, relyingparty.NewEventError("iss of sub_id is %.200q", id.Issuer)
 		}
 		of.sub = id.Subject
 	case "opaque":
@@ -251,10 +251,10 @@ func (id *identifier) simple(issuer string) (of subject, err error) {
 	case "email":
 		of.email = id.Email
 	default:
-		return of, relyingparty.InvalidEvent("sub_id has the format %.100q", id.Format)
+		return of, relyingparty.NewEventError("sub_id has the format %.100q", id.Format)
 	}
 	if value := of.sub + of.email; value == "" || len(value) > maxIdentifier {
-		return subject{}, relyingparty.InvalidEvent("%s in the subject has %d bytes", id.Format, len(value))
+		return subject{}, relyingparty.NewEventError("%s in the subject has %d bytes", id.Format, len(value))
 	}
 	return of, nil
 }

@@ -51,22 +51,22 @@ func push(t *testing.T, s http.Handler, path, token string) *http.Response {
 	return authorizetest.SendBody(t, s, r, token)
 }
 
-// refreshing enables refresh tokens and events.
-func refreshing(_ *people.IdentityProvider, c *authorize.Config) {
-	authorizetest.Refreshing(c)
+// withEventsAndRefresh enables refresh tokens and events.
+func withEventsAndRefresh(_ *people.IdentityProvider, c *authorize.Config) {
+	authorizetest.AllowRefreshTokens(c)
 	c.Features = append(c.Features, new(securityevents.Events))
 }
 
 // Each event ends exactly the sessions or accounts of its type and subject (CAEP 1.0 §3, RISC 1.0 §2, RFC 9493).
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
-	s := authorizetest.NewFederated(t, p, refreshing)
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
+	s := authorizetest.NewFederatedServer(t, p, withEventsAndRefresh)
 	sub := providertest.Alice.Subject
 	id := func(format, name string, value any) map[string]any {
 		return map[string]any{"format": format, name: value}
 	}
-	of := func(id map[string]any) func(*providertest.IDToken) { return providertest.Saying("sub_id", id) }
+	of := func(id map[string]any) func(*providertest.IDToken) { return providertest.WithClaim("sub_id", id) }
 	alice := id("opaque", "id", sub)
 	issSub := map[string]any{"format": "iss_sub", "iss": p.Issuer, "sub": sub}
 	complexID := func(parts map[string]any) func(*providertest.IDToken) { parts["format"] = "complex"; return of(parts) }
@@ -77,7 +77,7 @@ func TestEvents(t *testing.T) {
 	}{
 		{"session revoked", caep + "session-revoked", of(issSub), "all but the session"},
 		{"sessions revoked", risc + "sessions-revoked", of(alice), "all but the session"},
-		{"by sub", caep + "session-revoked", providertest.Saying("sub", sub), "all but the session"},
+		{"by sub", caep + "session-revoked", providertest.WithClaim("sub", sub), "all but the session"},
 		{"by address", caep + "session-revoked", of(id("email", "email", "Alice@hospital.example")), "all but the session"},
 		{"this session", caep + "session-revoked", complexID(map[string]any{"user": issSub, "session": id("opaque", "id", "one")}), "all but the session"},
 		{"this session alone", caep + "session-revoked", complexID(map[string]any{"session": id("opaque", "id", "one")}), "all but the session"},
@@ -97,15 +97,15 @@ func TestEvents(t *testing.T) {
 		{"of which one is unknown", "x", func(t *providertest.IDToken) {
 			t.Claims["events"] = map[string]any{"x": map[string]any{}, risc + "account-disabled": map[string]any{}}
 		}, "nothing"},
-		{"to this address", risc + "account-disabled", providertest.Saying("aud", []string{authorizetest.Issuer + eventsPath, "another"}), "nothing"},
-		{"with an exp to come", risc + "account-disabled", providertest.Saying("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
+		{"to this address", risc + "account-disabled", providertest.WithClaim("aud", []string{authorizetest.Issuer + eventsPath, "another"}), "nothing"},
+		{"with an exp to come", risc + "account-disabled", providertest.WithClaim("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			alice := authorizetest.SignInFederated(t, s)
 			if r := push(t, s, eventsPath, event(p, tt.event, tt.change)); r.StatusCode != http.StatusAccepted {
 				t.Errorf("%d: %s", r.StatusCode, authorizetest.Body(t, r))
 			}
-			left := alice.Left()
+			left := alice.WorkingCredentials()
 			if left != tt.left {
 				t.Errorf("left: %s", left)
 			}
@@ -121,8 +121,8 @@ func TestEventsRefused(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
 	var trail authorizetest.AuditTrail
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		refreshing(nil, c)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withEventsAndRefresh(nil, c)
 		c.Audit = trail.Record
 	})
 	const disabled = risc + "account-disabled"
@@ -137,27 +137,27 @@ func TestEventsRefused(t *testing.T) {
 		{"another issuer's", event(other, disabled), "invalid_issuer"},
 		{"another issuer's name", event(p, disabled, providertest.WrongIssuer), "invalid_issuer"},
 		{"for another client", event(p, disabled, providertest.WrongAudience), "invalid_audience"},
-		{"for nobody", event(p, disabled, providertest.Saying("aud", nil)), "invalid_audience"},
-		{"without jti", event(p, disabled, providertest.Saying("jti", nil)), "invalid_request"},
-		{"without events", event(p, disabled, providertest.Saying("events", nil)), "invalid_request"},
-		{"without iat", event(p, disabled, providertest.Saying("iat", nil)), "invalid_request"},
-		{"to come", event(p, disabled, providertest.Saying("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
-		{"of last month", event(p, disabled, providertest.Saying("iat", time.Now().Add(-8*24*time.Hour).Unix())), "invalid_request"},
-		{"over", event(p, disabled, providertest.Saying("exp", time.Now().Add(-2*time.Minute).Unix())), "invalid_request"},
-		{"about nobody", event(p, disabled, providertest.Saying("sub", nil)), "invalid_request"},
-		{"a subject of another issuer", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": providertest.Alice.Subject})), "invalid_request"},
-		{"a subject of another format", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
-		{"a subject with two subs", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": providertest.Alice.Subject})), "invalid_request"},
-		{"a complex subject of nothing", event(p, disabled, providertest.Saying("sub_id", map[string]any{"format": "complex"})), "invalid_request"},
+		{"for nobody", event(p, disabled, providertest.WithClaim("aud", nil)), "invalid_audience"},
+		{"without jti", event(p, disabled, providertest.WithClaim("jti", nil)), "invalid_request"},
+		{"without events", event(p, disabled, providertest.WithClaim("events", nil)), "invalid_request"},
+		{"without iat", event(p, disabled, providertest.WithClaim("iat", nil)), "invalid_request"},
+		{"to come", event(p, disabled, providertest.WithClaim("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
+		{"of last month", event(p, disabled, providertest.WithClaim("iat", time.Now().Add(-8*24*time.Hour).Unix())), "invalid_request"},
+		{"over", event(p, disabled, providertest.WithClaim("exp", time.Now().Add(-2*time.Minute).Unix())), "invalid_request"},
+		{"about nobody", event(p, disabled, providertest.WithClaim("sub", nil)), "invalid_request"},
+		{"a subject of another issuer", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": providertest.Alice.Subject})), "invalid_request"},
+		{"a subject of another format", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
+		{"a subject with two subs", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": providertest.Alice.Subject})), "invalid_request"},
+		{"a complex subject of nothing", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "complex"})), "invalid_request"},
 		{"a body without end", strings.Repeat("x", 1<<20), "invalid_request"},
 	} {
-		trail.Take()
+		trail.Drain()
 		r := push(t, s, eventsPath, tt.token)
 		got := authorizetest.Decode[map[string]string](t, r)
 		if r.StatusCode != http.StatusBadRequest || got["err"] != tt.code || got["description"] == "" || r.Header.Get("Content-Language") != "en" {
 			t.Errorf("%s: %d %v", tt.name, r.StatusCode, got)
 		}
-		if got := trail.Take(); got != "revocation "+tt.code+" hospital user= client= scope=" {
+		if got := trail.Drain(); got != "revocation "+tt.code+" hospital user= client= scope=" {
 			t.Errorf("%s: events %q", tt.name, got)
 		}
 	}
@@ -167,7 +167,7 @@ func TestEventsRefused(t *testing.T) {
 	if r := push(t, s, "/oauth2/events/other", event(p, disabled)); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a provider that is none: %d", r.StatusCode)
 	}
-	if left := alice.Left(); left != "all" {
+	if left := alice.WorkingCredentials(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
 }
@@ -178,14 +178,14 @@ func TestEventsFetchLittle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := providertest.New("https://login.hospital.example")
-		s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			refreshing(idp, c)
+		s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			withEventsAndRefresh(idp, c)
 			idp.Transport = authorizetest.Transport{Handler: p}
 		})
 		const disabled = risc + "account-disabled"
 		for _, change := range []func(*providertest.IDToken){
-			providertest.AlgorithmNone, providertest.WrongIssuer, providertest.WrongAudience, providertest.Saying("jti", nil), providertest.Saying("events", nil),
-			providertest.Saying("events", "x"), providertest.Saying("iat", nil), providertest.Saying("exp", 1), func(t *providertest.IDToken) { t.Type = "JWT" },
+			providertest.AlgorithmNone, providertest.WrongIssuer, providertest.WrongAudience, providertest.WithClaim("jti", nil), providertest.WithClaim("events", nil),
+			providertest.WithClaim("events", "x"), providertest.WithClaim("iat", nil), providertest.WithClaim("exp", 1), func(t *providertest.IDToken) { t.Type = "JWT" },
 		} {
 			if r := push(t, s, eventsPath, event(p, disabled, providertest.UnknownKey, change)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%d", r.StatusCode)
@@ -215,11 +215,11 @@ func TestEndedWhileSigningIn(t *testing.T) {
 			return eventsPath, event(p, caep+"session-revoked")
 		},
 		"of one session": func(p *providertest.Provider) (path, token string) {
-			return eventsPath, event(p, caep+"session-revoked", providertest.Saying("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
+			return eventsPath, event(p, caep+"session-revoked", providertest.WithClaim("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
 		},
 		"of a person's session": func(p *providertest.Provider) (path, token string) {
 			id := map[string]any{"format": "complex", "user": opaque(providertest.Alice.Subject), "session": opaque("one")}
-			return eventsPath, event(p, caep+"session-revoked", providertest.Saying("sub_id", id))
+			return eventsPath, event(p, caep+"session-revoked", providertest.WithClaim("sub_id", id))
 		},
 		"account-disabled": func(p *providertest.Provider) (path, token string) {
 			return eventsPath, event(p, risc+"account-disabled")
@@ -230,10 +230,10 @@ func TestEndedWhileSigningIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
+			p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
 			var s http.Handler
 			var once sync.Once
-			kept := storetest.NewIntercepted(func(method, key string) error {
+			kept := storetest.NewInterceptedStore(func(method, key string) error {
 				if method == "Put" && strings.HasPrefix(key, "session:") {
 					once.Do(func() {
 						path, token := end(p)
@@ -248,13 +248,13 @@ func TestEndedWhileSigningIn(t *testing.T) {
 				}
 				return nil
 			})
-			server := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
+			server := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withEventsAndRefresh(idp, c); c.Store = kept })
 			s = server
 			b := authorizetest.NewBrowser(t, server)
-			if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
-				t.Errorf("%v, signed in: %v", back, b.SignedIn())
+			if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
+				t.Errorf("%v, signed in: %v", back, b.HasSession())
 			}
-			if left := authorizetest.SignInFederated(t, server).Left(); left != "all" {
+			if left := authorizetest.SignInFederated(t, server).WorkingCredentials(); left != "all" {
 				t.Errorf("the next: %s", left)
 			}
 		})
@@ -265,12 +265,12 @@ func TestEndedWhileSigningIn(t *testing.T) {
 func TestEventIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, refreshing)
+	s := authorizetest.NewFederatedServer(t, p, withEventsAndRefresh)
 	token := event(p, risc+"account-disabled")
 	for i, want := range []string{"nothing", "all"} {
 		alice := authorizetest.SignInFederated(t, s)
 		status := push(t, s, eventsPath, token).StatusCode
-		if left := alice.Left(); status != http.StatusAccepted || left != want {
+		if left := alice.WorkingCredentials(); status != http.StatusAccepted || left != want {
 			t.Errorf("use %d: %d, left: %s", i+1, status, left)
 		}
 	}
@@ -280,35 +280,35 @@ func TestEventIsUsedOnce(t *testing.T) {
 func TestEventFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	p.Fail(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
-	if r := push(t, authorizetest.NewFederated(t, p, refreshing), eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusServiceUnavailable {
+	p.SetFault(providertest.Keys, providertest.Status(http.StatusServiceUnavailable))
+	if r := push(t, authorizetest.NewFederatedServer(t, p, withEventsAndRefresh), eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
-	p.Fail(providertest.Keys, nil)
+	p.SetFault(providertest.Keys, nil)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
-		kept := storetest.NewIntercepted(func(string, string) error {
+		kept := storetest.NewInterceptedStore(func(string, string) error {
 			if calls++; alive || calls < at {
 				return nil
 			}
 			return errors.New("the store is away")
 		})
 
-		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			refreshing(nil, c)
+		s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			withEventsAndRefresh(nil, c)
 			c.Store = kept
 		})
 		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
 		calls, alive = 0, false
 		first := push(t, s, eventsPath, token).StatusCode
 		died, alive = calls >= at, true
-		if died && first == http.StatusAccepted && alice.Left() != "nothing" {
-			t.Errorf("away from call %d: accepted, left: %s", at, alice.Left())
+		if died && first == http.StatusAccepted && alice.WorkingCredentials() != "nothing" {
+			t.Errorf("away from call %d: accepted, left: %s", at, alice.WorkingCredentials())
 		}
 		if r := push(t, s, eventsPath, token); r.StatusCode != http.StatusAccepted {
 			t.Errorf("away from call %d, and sent again: %d", at, r.StatusCode)
 		}
-		if left := alice.Left(); left != "nothing" {
+		if left := alice.WorkingCredentials(); left != "nothing" {
 			t.Errorf("away from call %d, and sent again: left: %s", at, left)
 		}
 	}
@@ -320,13 +320,13 @@ func TestEventEndsLinkedUser(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
-	s := authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		refreshing(nil, c)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withEventsAndRefresh(nil, c)
 		idp.LinkEmail = true
 	})
 	alice := authorizetest.SignInFederated(t, s)
-	if r := push(t, s, eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted || alice.Left() != "nothing" {
-		t.Errorf("%d, left: %s", r.StatusCode, alice.Left())
+	if r := push(t, s, eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted || alice.WorkingCredentials() != "nothing" {
+		t.Errorf("%d, left: %s", r.StatusCode, alice.WorkingCredentials())
 	}
 }
 
@@ -341,15 +341,15 @@ func TestCORS(t *testing.T) {
 
 // Tokens issued before an account was linked to a local user are invalidated permanently: they remain invalid if the link
 // is removed and the person signs in again.
-func TestEventEndsUnlinkedPast(t *testing.T) {
+func TestEventEndsTokensFromBeforeLink(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	kept := store.NewMemory(0, 0)
 	server := func(linked bool) *authorize.Server {
-		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			refreshing(nil, c)
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			withEventsAndRefresh(nil, c)
 			idp.LinkEmail, c.Store = linked, kept
 		})
 	}
@@ -359,7 +359,7 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 		t.Fatalf("%d", r.StatusCode)
 	}
 	authorizetest.SignInFederated(t, unlinked)
-	if left := before.Left(); left != "nothing" {
+	if left := before.WorkingCredentials(); left != "nothing" {
 		t.Errorf("left: %s", left)
 	}
 }
@@ -367,15 +367,15 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 // An event with only a session as its subject ends this session, regardless of the event type.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
-	s := authorizetest.NewFederated(t, p, refreshing)
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
+	s := authorizetest.NewFederatedServer(t, p, withEventsAndRefresh)
 	for name := range map[string]bool{risc + "account-disabled": true, risc + "account-purged": true, caep + "credential-change": true, caep + "session-revoked": true} {
 		alice := authorizetest.SignInFederated(t, s)
 		id := map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": "one"}}
-		if r := push(t, s, eventsPath, event(p, name, providertest.Saying("sub_id", id))); r.StatusCode != http.StatusAccepted {
+		if r := push(t, s, eventsPath, event(p, name, providertest.WithClaim("sub_id", id))); r.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
-		if left := alice.Left(); left != "all but the session" {
+		if left := alice.WorkingCredentials(); left != "all but the session" {
 			t.Errorf("%s: left: %s", name, left)
 		}
 	}
@@ -387,7 +387,7 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 	p := providertest.Start(t)
 	var s http.Handler
 	sent := false
-	kept := storetest.NewIntercepted(func(method, key string) error {
+	kept := storetest.NewInterceptedStore(func(method, key string) error {
 		if !sent && method == "Put" && strings.HasPrefix(key, "account:") {
 			sent = true
 			if r := push(t, s, eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted {
@@ -396,10 +396,10 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 		}
 		return nil
 	})
-	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
+	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withEventsAndRefresh(idp, c); c.Store = kept })
 	b := authorizetest.NewBrowser(t, s)
-	if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
-		t.Errorf("%v, signed in: %v", back, b.SignedIn())
+	if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
+		t.Errorf("%v, signed in: %v", back, b.HasSession())
 	}
 	if !sent {
 		t.Error("no account was stored")
@@ -410,7 +410,7 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 func TestEventOfAnotherType(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	s := authorizetest.NewFederated(t, p, refreshing)
+	s := authorizetest.NewFederatedServer(t, p, withEventsAndRefresh)
 	alice := authorizetest.SignInFederated(t, s)
 	for _, kind := range []string{"", "text/plain", "application/jwt", "application/json", "application/x-www-form-urlencoded"} {
 		r := authorizetest.PostRequest(eventsPath, nil)
@@ -419,25 +419,25 @@ func TestEventOfAnotherType(t *testing.T) {
 			t.Errorf("%q: %d", kind, answer.StatusCode)
 		}
 	}
-	if left := alice.Left(); left != "all" {
+	if left := alice.WorkingCredentials(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
 }
 
 // If any single call of the store fails, the event is either accepted and applied, or can be resent.
-func TestEventFailsOnce(t *testing.T) {
+func TestEventAfterSingleFailure(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
 	for at, failed := 1, true; failed; at++ {
 		calls := -1 << 30
-		kept := storetest.NewIntercepted(func(string, string) error {
+		kept := storetest.NewInterceptedStore(func(string, string) error {
 			if calls++; calls == at {
 				return errors.New("the store is away")
 			}
 			return nil
 		})
-		s := authorizetest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			refreshing(nil, c)
+		s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			withEventsAndRefresh(nil, c)
 			c.Store = kept
 		})
 		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
@@ -447,7 +447,7 @@ func TestEventFailsOnce(t *testing.T) {
 		if calls = -1 << 30; status != http.StatusAccepted {
 			status = push(t, s, eventsPath, token).StatusCode
 		}
-		if left := alice.Left(); status != http.StatusAccepted || left != "nothing" {
+		if left := alice.WorkingCredentials(); status != http.StatusAccepted || left != "nothing" {
 			t.Errorf("call %d failed: %d, left: %s", at, status, left)
 		}
 	}
@@ -457,7 +457,7 @@ func TestEventFailsOnce(t *testing.T) {
 func TestEventOfAnotherAlgorithm(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.KeyAlgorithm = "" })
-	s := authorizetest.NewFederated(t, p, refreshing)
+	s := authorizetest.NewFederatedServer(t, p, withEventsAndRefresh)
 	for _, tt := range []struct {
 		algorithm jose.SignatureAlgorithm
 		status    int
@@ -468,7 +468,7 @@ func TestEventOfAnotherAlgorithm(t *testing.T) {
 		if r := push(t, s, eventsPath, token); r.StatusCode != tt.status {
 			t.Errorf("%s: %d", tt.algorithm, r.StatusCode)
 		}
-		if left := alice.Left(); left != tt.left {
+		if left := alice.WorkingCredentials(); left != tt.left {
 			t.Errorf("%s: left: %s", tt.algorithm, left)
 		}
 	}
@@ -477,7 +477,7 @@ func TestEventOfAnotherAlgorithm(t *testing.T) {
 // pushAbout sends a Security Event Token signed by the clinic.
 func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 	c.T.Helper()
-	if r := push(c.T, c.Server, "/oauth2/events/clinic", event(c.Provider, name, providertest.Saying("sub_id", subject))); r.StatusCode != http.StatusAccepted {
+	if r := push(c.T, c.Server, "/oauth2/events/clinic", event(c.Provider, name, providertest.WithClaim("sub_id", subject))); r.StatusCode != http.StatusAccepted {
 		c.T.Errorf("%s %v: %d %s", name, subject, r.StatusCode, authorizetest.Body(c.T, r))
 	}
 }
@@ -486,7 +486,7 @@ func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 // person, regardless of its identifiers.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
-	authorizetest.CheckForeignProvider(t, refreshing, map[string]func(c authorizetest.Clinic, name string){
+	authorizetest.CheckForeignProvider(t, withEventsAndRefresh, map[string]func(c authorizetest.Clinic, name string){
 		"event by opaque id": func(c authorizetest.Clinic, name string) {
 			pushAbout(c, risc+"account-purged", map[string]any{"format": "opaque", "id": name})
 		},
@@ -506,7 +506,7 @@ func TestPersonOfAnotherProvider(t *testing.T) {
 			pushAbout(c, caep+"session-revoked", map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": authorizetest.HospitalSession}})
 		},
 		"logout token": func(c authorizetest.Clinic, name string) {
-			token := c.Provider.LogoutToken(providertest.Saying("sub", name), providertest.Saying("sid", authorizetest.HospitalSession))
+			token := c.Provider.LogoutToken(providertest.WithClaim("sub", name), providertest.WithClaim("sid", authorizetest.HospitalSession))
 			if r := authorizetest.NewBrowser(c.T, c.Server).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {token}}); r.StatusCode >= 300 {
 				c.T.Errorf("logout token: %d", r.StatusCode)
 			}

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// most is the maximum number of lines.
-const most = 20
+// maxLines is the maximum number of lines.
+const maxLines = 20
 
 // Lines keeps the last lines written to it.
 type Lines struct {
@@ -20,7 +20,7 @@ func (l *Lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, bytes.Clone(line))
-	l.lines = l.lines[max(0, len(l.lines)-most):]
+	l.lines = l.lines[max(0, len(l.lines)-maxLines):]
 	return len(line), nil
 }
 

@@ -9,11 +9,11 @@ import (
 func TestLines(t *testing.T) {
 	t.Parallel()
 	log := new(Lines)
-	for range most {
+	for range maxLines {
 		_, _ = io.WriteString(log, "old\n")
 	}
 	_, _ = io.WriteString(log, "new\n")
-	if got := log.String(); strings.Count(got, "\n") != most || !strings.HasSuffix(got, "old\nnew\n") {
+	if got := log.String(); strings.Count(got, "\n") != maxLines || !strings.HasSuffix(got, "old\nnew\n") {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,5 +1,5 @@
 // Package capability adapts the CapabilityStatement of a FHIR server to the guard. [Metadata] answers GET metadata, which needs
-// no token. [Capabilities] replaces differing elements and adds the OAuth endpoints; all other bytes stay unchanged.
+// no token. [ApplyChanges] replaces differing elements and adds the OAuth endpoints; all other bytes stay unchanged.
 //
 // References: FHIR R4, CapabilityStatement; SMART App Launch 2.2.0, "Conformance".
 package capability
@@ -46,15 +46,15 @@ type Metadata struct {
 	// Default: all requests have one share.
 	Network func(r *http.Request) string
 
-	mu   sync.Mutex
-	kept []keptStatement // latest last
+	mu    sync.Mutex
+	cache []cachedStatement // latest last
 }
 
-// keptStatement is a cached result. Statements can exceed a megabyte, and FHIR servers return the same one for minutes.
-type keptStatement struct {
-	of   [sha256.Size]byte // hash of the FHIR server's statement and the number of answered operations
-	text []byte
-	etag string
+// cachedStatement is a cached result. Statements can exceed a megabyte, and FHIR servers return the same one for minutes.
+type cachedStatement struct {
+	sourceHash [sha256.Size]byte // hash of the FHIR server's statement and the number of answered operations
+	text       []byte
+	etag       string
 }
 
 // maxStatements is the size of the cache. Each value of _summary and _elements has its own statement.
@@ -62,11 +62,11 @@ const maxStatements = 4
 
 // ServeHTTP answers a request. Any error is a *guard.Error or an error of the next handler.
 func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next message.NextHandler) error {
-	parameters, err := readMetadata(r.URL.RawQuery)
+	parameters, err := parseMetadataQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	x := fhirserver.New(m.Base, fhirserver.Limits{ResponseBytes: m.Limit}, m.share(r), next, r)
+	x := fhirserver.New(m.Base, fhirserver.Limits{ResponseBytes: m.Limit}, m.memoryShare(r), next, r)
 	defer x.Share.Release()
 	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
 		return x.Next.ServeHTTP(w, r)
@@ -74,7 +74,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err := message.CheckFormat(r.Header, parameters); err != nil {
 		return err
 	}
-	a, err := m.Answer(&x, message.Get("metadata", r.URL.RawQuery), r)
+	a, err := m.Handle(&x, message.NewGet("metadata", r.URL.RawQuery), r)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	return a.Write(w, r)
 }
 
-// share returns the request's share of the memory.
-func (m *Metadata) share(r *http.Request) *fairmemory.Share {
+// memoryShare returns the request's share of the memory.
+func (m *Metadata) memoryShare(r *http.Request) *fairmemory.Share {
 	network := ""
 	if m.Network != nil {
 		network = m.Network(r)
@@ -91,21 +91,21 @@ func (m *Metadata) share(r *http.Request) *fairmemory.Share {
 	return m.Memory.Share(fairmemory.Network(network))
 }
 
-// readMetadata parses the parameters of a request for metadata.
-func readMetadata(query string) ([]smart.Parameter, error) {
+// parseMetadataQuery parses the parameters of a request for metadata.
+func parseMetadataQuery(query string) ([]smart.Parameter, error) {
 	parameters, err := smart.ParseParameters(query)
 	if err != nil {
-		return nil, message.Invalid(err, "The query can be read in several ways.")
+		return nil, message.InvalidRequest(err, "The query can be read in several ways.")
 	}
-	if err := paging.RefusePaging(parameters); err != nil {
+	if err := paging.RejectPagingLinks(parameters); err != nil {
 		return nil, err
 	}
-	return parameters, message.CheckNames("metadata", parameters, metadataParameters)
+	return parameters, message.CheckParameterNames("metadata", parameters, metadataParameters)
 }
 
-// Answer returns the FHIR server's statement with the changes.
-func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Response, error) {
-	if _, err := readMetadata(c.Query); err != nil {
+// Handle returns the FHIR server's statement with the changes.
+func (m *Metadata) Handle(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Response, error) {
+	if _, err := parseMetadataQuery(c.Query); err != nil {
 		return nil, err
 	}
 	a, err := x.Do(r.Context(), c)
@@ -116,7 +116,7 @@ func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request)
 		a.Header.Del(name)
 	}
 	if a.Status == http.StatusOK && a.IsJSON() {
-		err = m.change(a, r)
+		err = m.adaptStatement(a, r)
 	}
 	return a, err
 }
@@ -125,62 +125,62 @@ func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request)
 // metadata could execute a search.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// change changes a statement, or takes the result from the cache. A response that is not a statement is kept if it certainly
+// adaptStatement changes a statement, or takes the result from the cache. A response that is not a statement is kept if it certainly
 // contains no patient data, and otherwise withheld, because no token is required.
-func (m *Metadata) change(a *message.Response, r *http.Request) error {
+func (m *Metadata) adaptStatement(a *message.Response, r *http.Request) error {
 	changes := m.Changes
 	if m.LocalOperations != nil {
 		changes.LocalOperations = slices.Concat(changes.LocalOperations, m.LocalOperations(r))
 	}
 	of := sha256.Sum256(slices.Concat(a.Body, []byte{byte(len(changes.LocalOperations))}))
-	kept, ok := m.find(of)
+	cached, ok := m.findCached(of)
 	if !ok {
-		text, err := Capabilities(a.Body, changes)
+		text, err := ApplyChanges(a.Body, changes)
 		switch {
-		case err != nil && isNobodys(a.Body):
+		case err != nil && hasNoPatientData(a.Body):
 			return nil
 		case err != nil:
 			return message.NewWithheldError(err)
 		}
 		sum := sha256.Sum256(text)
-		kept = keptStatement{of, text, `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
-		m.keep(kept)
+		cached = cachedStatement{of, text, `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+		m.addToCache(cached)
 	}
-	a.Body = kept.text
-	a.Header.Set("Etag", kept.etag)
+	a.Body = cached.text
+	a.Header.Set("Etag", cached.etag)
 	a.Header.Del("Last-Modified")
 	return nil
 }
 
-// isNobodys reports whether a text is TerminologyCapabilities or not FHIR at all: an object without resourceType is no
+// hasNoPatientData reports whether a text is TerminologyCapabilities or not FHIR at all: an object without resourceType is no
 // resource.
-func isNobodys(text []byte) bool {
+func hasNoPatientData(text []byte) bool {
 	if res, err := resource.Parse(text); err == nil {
 		return res.Type == "TerminologyCapabilities"
 	}
-	c, typed := rawjson.NewCursor(text), false
+	c, hasType := rawjson.NewCursor(text), false
 	err := c.Object(func(name []byte) error {
-		typed = typed || strings.EqualFold(string(name), "resourceType") || strings.EqualFold(string(name), "entry")
+		hasType = hasType || strings.EqualFold(string(name), "resourceType") || strings.EqualFold(string(name), "entry")
 		return c.Skip()
 	})
-	return err == nil && c.End() == nil && !typed
+	return err == nil && c.CheckEnd() == nil && !hasType
 }
 
-func (m *Metadata) find(of [sha256.Size]byte) (keptStatement, bool) {
+func (m *Metadata) findCached(of [sha256.Size]byte) (cachedStatement, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, kept := range m.kept {
-		if kept.of == of {
-			return kept, true
+	for _, statement := range m.cache {
+		if statement.sourceHash == of {
+			return statement, true
 		}
 	}
-	return keptStatement{}, false
+	return cachedStatement{}, false
 }
 
-func (m *Metadata) keep(s keptStatement) {
+func (m *Metadata) addToCache(s cachedStatement) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept = append(m.kept[max(0, len(m.kept)+1-maxStatements):], s)
+	m.cache = append(m.cache[max(0, len(m.cache)+1-maxStatements):], s)
 }
 
 // Changes are the changes to the CapabilityStatement of a guarded FHIR server.
@@ -207,101 +207,101 @@ type LocalOperation struct {
 	Definition string
 }
 
-// ErrCapabilities means that a text is not a CapabilityStatement that can be changed.
-var ErrCapabilities = errors.New("no CapabilityStatement")
+// ErrInvalidStatement means that a text is not a CapabilityStatement that can be changed.
+var ErrInvalidStatement = errors.New("no CapabilityStatement")
 
-// Capabilities returns a CapabilityStatement with the changes. Unaffected parts stay unchanged, byte for byte.
-func Capabilities(statement []byte, changes Changes) ([]byte, error) {
+// ApplyChanges returns a CapabilityStatement with the changes. Unaffected parts stay unchanged, byte for byte.
+func ApplyChanges(statement []byte, changes Changes) ([]byte, error) {
 	res, err := resource.Parse(statement)
 	if err != nil || res.Type != "CapabilityStatement" {
-		return nil, errors.Join(ErrCapabilities, err)
+		return nil, errors.Join(ErrInvalidStatement, err)
 	}
 	e := capabilityEditor{Changes: changes}
 	implementation, _ := res.Member("implementation")
 	address, _ := resource.Field(implementation, "url")
-	e.from = strings.TrimSuffix(resource.Text(address), "/")
+	e.serverURL = strings.TrimSuffix(resource.Text(address), "/")
 	return edits{
-		{"url", e.address},
-		{"implementation", edits{{"url", e.address}}.apply},
-		{"format", formats},
-		{"patchFormat", each(onlyJSON)},
-		{"messaging", e.messaging},
-		{"rest", each(e.rest)},
+		{"url", e.rewriteAddress},
+		{"implementation", edits{{"url", e.rewriteAddress}}.apply},
+		{"format", filterFormats},
+		{"patchFormat", editElements(dropNonJSON)},
+		{"messaging", e.filterMessaging},
+		{"rest", editElements(e.editRest)},
 	}.apply(statement)
 }
 
 type capabilityEditor struct {
 	Changes
-	from string // the FHIR server's own URL
+	serverURL string // the FHIR server's own URL
 }
 
-// address replaces the FHIR server's own URL by the public one.
-func (e capabilityEditor) address(value []byte) ([]byte, error) {
+// rewriteAddress replaces the FHIR server's own URL by the public one.
+func (e capabilityEditor) rewriteAddress(value []byte) ([]byte, error) {
 	text := resource.Text(value)
-	rest, ok := strings.CutPrefix(text, e.from)
-	if e.BaseURL == "" || e.from == "" || !ok || rest != "" && rest[0] != '/' {
+	rest, ok := strings.CutPrefix(text, e.serverURL)
+	if e.BaseURL == "" || e.serverURL == "" || !ok || rest != "" && rest[0] != '/' {
 		return value, nil
 	}
 	return json.Marshal(strings.TrimSuffix(e.BaseURL+rest, "/"))
 }
 
-// messaging removes the messaging element, unless messages are permitted.
-func (e capabilityEditor) messaging(value []byte) ([]byte, error) {
+// filterMessaging removes the messaging element, unless messages are permitted.
+func (e capabilityEditor) filterMessaging(value []byte) ([]byte, error) {
 	if _, ok := e.Operations.Find(interaction.Interaction{Operation: "$process-message"}); !ok {
 		return nil, nil
 	}
 	return value, nil
 }
 
-// formats keeps only JSON, because judged responses are JSON.
-func formats(value []byte) ([]byte, error) {
-	kept, err := each(onlyJSON)(value)
-	if kept == nil && err == nil {
-		kept = []byte(`["` + message.TypeJSON + `"]`)
+// filterFormats keeps only JSON, because judged responses are JSON.
+func filterFormats(value []byte) ([]byte, error) {
+	jsonFormats, err := editElements(dropNonJSON)(value)
+	if jsonFormats == nil && err == nil {
+		jsonFormats = []byte(`["` + message.TypeJSON + `"]`)
 	}
-	return kept, err
+	return jsonFormats, err
 }
 
-func onlyJSON(format []byte) ([]byte, error) {
+func dropNonJSON(format []byte) ([]byte, error) {
 	if strings.Contains(resource.Text(format), "json") {
 		return format, nil
 	}
 	return nil, nil
 }
 
-// rest changes an element of CapabilityStatement.rest.
-func (e capabilityEditor) rest(rest []byte) ([]byte, error) {
+// editRest changes an element of CapabilityStatement.rest.
+func (e capabilityEditor) editRest(rest []byte) ([]byte, error) {
 	if mode, _ := resource.Field(rest, "mode"); resource.Text(mode) != "server" {
 		return rest, nil
 	}
-	rest, err := rawjson.With(rest, "security", security(e.OAuth, e.CORS))
+	rest, err := rawjson.WithMember(rest, "security", securityElement(e.OAuth, e.CORS))
 	if err != nil {
 		return nil, err
 	}
-	rest, err = edits{{"operation", e.operations("")}, {"resource", each(e.resource)}}.apply(rest)
+	rest, err = edits{{"operation", e.operationFilter("")}, {"resource", editElements(e.editResource)}}.apply(rest)
 	if err != nil {
 		return nil, err
 	}
 	return e.addResources(rest)
 }
 
-// operations keeps the permitted operations of a type, or of the system.
-func (e capabilityEditor) operations(resourceType string) edit {
-	return each(func(operation []byte) ([]byte, error) {
+// operationFilter keeps the permitted operations of a type, or of the system.
+func (e capabilityEditor) operationFilter(resourceType string) edit {
+	return editElements(func(operation []byte) ([]byte, error) {
 		name, _ := resource.Field(operation, "name")
-		called := "$" + strings.TrimPrefix(resource.Text(name), "$")
-		if _, ok := e.Operations.Find(interaction.Interaction{Type: resourceType, Operation: called}); !ok {
+		operationName := "$" + strings.TrimPrefix(resource.Text(name), "$")
+		if _, ok := e.Operations.Find(interaction.Interaction{Type: resourceType, Operation: operationName}); !ok {
 			return nil, nil
 		}
-		return edits{{"definition", e.address}}.apply(operation)
+		return edits{{"definition", e.rewriteAddress}}.apply(operation)
 	})
 }
 
-// resource changes an element of CapabilityStatement.rest.resource.
-func (e capabilityEditor) resource(of []byte) ([]byte, error) {
+// editResource changes an element of CapabilityStatement.rest.resource.
+func (e capabilityEditor) editResource(of []byte) ([]byte, error) {
 	typ, _ := resource.Field(of, "type")
 	resourceType := resource.Text(typ)
-	of, err := edits{{"operation", e.operations(resourceType)}}.apply(of)
+	of, err := edits{{"operation", e.operationFilter(resourceType)}}.apply(of)
 	if err != nil {
 		return nil, err
 	}
@@ -310,14 +310,14 @@ func (e capabilityEditor) resource(of []byte) ([]byte, error) {
 
 // addOperations adds the operations that are answered in front of the FHIR server, unless they are listed already.
 func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte, error) {
-	listed, _ := resource.Field(of, "operation")
-	operations := slices.Collect(elements(listed))
+	existing, _ := resource.Field(of, "operation")
+	operations := slices.Collect(elements(existing))
 	before := len(operations)
-	for _, answered := range e.LocalOperations {
-		if answered.Type != resourceType || slices.ContainsFunc(operations, answered.isNamed) {
+	for _, local := range e.LocalOperations {
+		if local.Type != resourceType || slices.ContainsFunc(operations, local.hasSameName) {
 			continue
 		}
-		text, err := json.Marshal(map[string]string{"name": answered.Name, "definition": answered.Definition})
+		text, err := json.Marshal(map[string]string{"name": local.Name, "definition": local.Definition})
 		if err != nil {
 			return nil, err
 		}
@@ -326,31 +326,31 @@ func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte,
 	if len(operations) == before {
 		return of, nil
 	}
-	return rawjson.With(of, "operation", array(operations))
+	return rawjson.WithMember(of, "operation", encodeArray(operations))
 }
 
-// isNamed reports whether an element of operation has the same name.
-func (o LocalOperation) isNamed(operation []byte) bool {
+// hasSameName reports whether an element of operation has the same name.
+func (o LocalOperation) hasSameName(operation []byte) bool {
 	name, _ := resource.Field(operation, "name")
 	return strings.TrimPrefix(resource.Text(name), "$") == o.Name
 }
 
 // addResources adds the types that are missing and have answered operations.
 func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
-	listed, _ := resource.Field(rest, "resource")
-	resources := slices.Collect(elements(listed))
+	existing, _ := resource.Field(rest, "resource")
+	resources := slices.Collect(elements(existing))
 	has := map[string]bool{}
 	for _, of := range resources {
 		typ, _ := resource.Field(of, "type")
 		has[resource.Text(typ)] = true
 	}
 	before := len(resources)
-	for _, answered := range e.LocalOperations {
-		if has[answered.Type] {
+	for _, local := range e.LocalOperations {
+		if has[local.Type] {
 			continue
 		}
-		has[answered.Type] = true
-		text, err := e.addOperations([]byte(`{"type":`+message.Quoted(answered.Type)+`}`), answered.Type)
+		has[local.Type] = true
+		text, err := e.addOperations([]byte(`{"type":`+message.QuoteJSON(local.Type)+`}`), local.Type)
 		if err != nil {
 			return nil, err
 		}
@@ -359,22 +359,22 @@ func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 	if len(resources) == before {
 		return rest, nil
 	}
-	return rawjson.With(rest, "resource", array(resources))
+	return rawjson.WithMember(rest, "resource", encodeArray(resources))
 }
 
 // TerminologyOperations returns the operations that a terminology service in front of the FHIR server answers: all, or only
 // $expand.
 func TerminologyOperations(all bool) []LocalOperation {
-	answered := []LocalOperation{answeredOn("ValueSet", "expand")}
+	operations := []LocalOperation{newLocalOperation("ValueSet", "expand")}
 	if !all {
-		return answered
+		return operations
 	}
-	return append(answered,
-		answeredOn("ValueSet", "validate-code"), answeredOn("CodeSystem", "lookup"), answeredOn("CodeSystem", "subsumes"),
-		answeredOn("CodeSystem", "validate-code"), answeredOn("ConceptMap", "translate"))
+	return append(operations,
+		newLocalOperation("ValueSet", "validate-code"), newLocalOperation("CodeSystem", "lookup"), newLocalOperation("CodeSystem", "subsumes"),
+		newLocalOperation("CodeSystem", "validate-code"), newLocalOperation("ConceptMap", "translate"))
 }
 
-func answeredOn(resourceType, name string) LocalOperation {
+func newLocalOperation(resourceType, name string) LocalOperation {
 	return LocalOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
 }
 
@@ -388,13 +388,13 @@ type extension struct {
 	Extension []extension `json:"extension,omitempty"`
 }
 
-// security returns CapabilityStatement.rest.security. It replaces the FHIR server's, which does not apply to clients.
-func security(o smart.OAuthURIs, cors bool) []byte {
+// securityElement returns CapabilityStatement.rest.security. It replaces the FHIR server's, which does not apply to clients.
+func securityElement(o smart.OAuthURIs, cors bool) []byte {
 	security := struct {
 		Extension []extension `json:"extension,omitempty"`
 		CORS      bool        `json:"cors"`
 		Service   any         `json:"service"`
-	}{extensionsOf(o), cors, []any{map[string]any{
+	}{oauthExtensions(o), cors, []any{map[string]any{
 		"coding": []map[string]string{{
 			"system": "http://terminology.hl7.org/CodeSystem/restful-security-service", "code": "SMART-on-FHIR", "display": "SMART-on-FHIR",
 		}},
@@ -407,8 +407,8 @@ func security(o smart.OAuthURIs, cors bool) []byte {
 	return text
 }
 
-// extensionsOf returns the extension oauth-uris, which requires a token endpoint.
-func extensionsOf(o smart.OAuthURIs) []extension {
+// oauthExtensions returns the extension oauth-uris, which requires a token endpoint.
+func oauthExtensions(o smart.OAuthURIs) []extension {
 	if o.Token == "" {
 		return nil
 	}
@@ -429,24 +429,24 @@ type edit func(value []byte) ([]byte, error)
 
 // edits are edits of an object's members.
 type edits []struct {
-	member string
-	edit   edit
+	name string
+	edit edit
 }
 
 // apply edits the existing members. Other members stay unchanged, byte for byte.
 func (list edits) apply(object []byte) ([]byte, error) {
 	for _, e := range list {
-		value, ok := resource.Field(object, e.member)
+		value, ok := resource.Field(object, e.name)
 		if !ok {
 			continue
 		}
-		became, err := e.edit(value)
+		edited, err := e.edit(value)
 		switch {
 		case err != nil:
-		case became == nil:
-			object, err = rawjson.Without(object, e.member)
-		case !bytes.Equal(became, value):
-			object, err = rawjson.With(object, e.member, became)
+		case edited == nil:
+			object, err = rawjson.WithoutMember(object, e.name)
+		case !bytes.Equal(edited, value):
+			object, err = rawjson.WithMember(object, e.name, edited)
 		}
 		if err != nil {
 			return nil, err
@@ -455,28 +455,28 @@ func (list edits) apply(object []byte) ([]byte, error) {
 	return object, nil
 }
 
-// each edits the elements of an array. An empty result is removed, since FHIR has no empty arrays.
-func each(change edit) edit {
+// editElements edits the elements of an array. An empty result is removed, since FHIR has no empty arrays.
+func editElements(change edit) edit {
 	return func(value []byte) ([]byte, error) {
-		var kept [][]byte
+		var remaining [][]byte
 		changed := false
 		for element := range elements(value) {
-			became, err := change(element)
+			edited, err := change(element)
 			if err != nil {
 				return nil, err
 			}
-			if became != nil {
-				kept = append(kept, became)
+			if edited != nil {
+				remaining = append(remaining, edited)
 			}
-			changed = changed || !bytes.Equal(became, element)
+			changed = changed || !bytes.Equal(edited, element)
 		}
 		switch {
-		case len(kept) == 0:
+		case len(remaining) == 0:
 			return nil, nil
 		case !changed:
 			return value, nil
 		}
-		return array(kept), nil
+		return encodeArray(remaining), nil
 	}
 }
 
@@ -488,6 +488,6 @@ func elements(value []byte) iter.Seq[[]byte] {
 	return resource.Elements(value)
 }
 
-func array(elements [][]byte) []byte {
+func encodeArray(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 }

@@ -24,8 +24,8 @@ func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answering returns a server that answers every request with a text.
-func answering(text string) server {
+// serverWithBody returns a server that answers every request with a text.
+func serverWithBody(text string) server {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, text)
@@ -57,7 +57,7 @@ func TestMetadata(t *testing.T) {
 			var seen string
 			next := server(func(w http.ResponseWriter, r *http.Request) {
 				seen = r.URL.Path + "?" + r.URL.RawQuery
-				answering(statement)(w, r)
+				serverWithBody(statement)(w, r)
 			})
 			if err := m.ServeHTTP(w, r, next); err != nil || seen != "/fhir/R4/metadata?"+tt.query {
 				t.Fatalf("%v, the server saw %s", err, seen)
@@ -107,7 +107,7 @@ func TestMetadataRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata?"+tt.query, nil)
-			err := m.ServeHTTP(httptest.NewRecorder(), r, answering(statement))
+			err := m.ServeHTTP(httptest.NewRecorder(), r, serverWithBody(statement))
 			if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != tt.status {
 				t.Errorf("%v", err)
 			}
@@ -119,7 +119,7 @@ func TestMetadataRefused(t *testing.T) {
 func TestMetadataIsNoSearch(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, `{"resourceType":"Patient","id":"a"}`, `{"resourceType":"CapabilityStatement"`, `{"resourcetype":"Patient"}`, `{"entry":[]}`, `[{}]`} {
-		err := new(capability.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), answering(text))
+		err := new(capability.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), serverWithBody(text))
 		if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusBadGateway {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -139,7 +139,7 @@ func TestMetadataETag(t *testing.T) {
 				t.Error("the server was asked for its own ETag")
 			}
 			w.Header().Set("Etag", `W/"server"`)
-			answering(strings.Replace(statement, "RestServer", name, 1))(w, r)
+			serverWithBody(strings.Replace(statement, "RestServer", name, 1))(w, r)
 		})); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestCapabilities(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			text, err := capability.Capabilities([]byte(statement), tt.changes)
+			text, err := capability.ApplyChanges([]byte(statement), tt.changes)
 			if err != nil || !json.Valid(text) {
 				t.Fatalf("%v: %s", err, text)
 			}
@@ -235,7 +235,7 @@ func TestCapabilities(t *testing.T) {
 func TestCapabilitiesInPart(t *testing.T) {
 	t.Parallel()
 	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`
-	got, err := capability.Capabilities([]byte(part), capability.Changes{BaseURL: "https://gateway.example", LocalOperations: capability.TerminologyOperations(true)})
+	got, err := capability.ApplyChanges([]byte(part), capability.Changes{BaseURL: "https://gateway.example", LocalOperations: capability.TerminologyOperations(true)})
 	if err != nil || string(got) != part {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -251,7 +251,7 @@ func TestCapabilitiesRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := capability.Capabilities([]byte(tt.text), capability.Changes{}); !errors.Is(err, capability.ErrCapabilities) {
+			if got, err := capability.ApplyChanges([]byte(tt.text), capability.Changes{}); !errors.Is(err, capability.ErrInvalidStatement) {
 				t.Errorf("%s, %v", got, err)
 			}
 		})
@@ -268,7 +268,7 @@ func TestCapabilityFormats(t *testing.T) {
 		``:                   ``,
 	} {
 		const begin = `{"resourceType":"CapabilityStatement"`
-		got, err := capability.Capabilities([]byte(begin+in+"}"), capability.Changes{})
+		got, err := capability.ApplyChanges([]byte(begin+in+"}"), capability.Changes{})
 		if err != nil || string(got) != begin+want+"}" {
 			t.Errorf("%s: %s, %v", in, got, err)
 		}

@@ -22,11 +22,11 @@ import (
 )
 
 // Requests to the FHIR server contain no client header that would affect judging.
-func TestAsked(t *testing.T) {
+func TestBackendRequestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	var asked http.Header
-	g.server.Seen = func(r *http.Request) { asked = r.Header }
+	g.server.OnRequest = func(r *http.Request) { asked = r.Header }
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	for _, name := range []string{
 		"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-None-Exist", "If-Range", "Range",
@@ -51,11 +51,11 @@ func TestAsked(t *testing.T) {
 }
 
 // A response that passes is requested in full and uncompressed, because its links and addresses are rewritten.
-func TestAskedUnrestricted(t *testing.T) {
+func TestBackendRequestUnrestricted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	var asked http.Header
-	g.server.Seen = func(r *http.Request) { asked = r.Header }
+	g.server.OnRequest = func(r *http.Request) { asked = r.Header }
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	r.Header = http.Header{"Range": {"bytes=0-6"}, "If-Range": {`"1"`}, "Accept-Encoding": {"gzip"}, "If-None-Match": {`W/"9"`}}
 	if got := g.send(staff, r); got.StatusCode != http.StatusOK {
@@ -98,7 +98,7 @@ func TestWithheld(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
 			g.Limits = fhirserver.Limits{ResponseBytes: 1000}
-			g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, _ *http.Request) {
+			g.server.Handlers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tt.media)
 				w.WriteHeader(tt.header)
 				_, _ = w.Write([]byte(tt.body))
@@ -120,7 +120,7 @@ func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, er
 	g.Limits = fhirserver.Limits{ResponseBytes: limit}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
-	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 }
 
 // TestNextHandler lists handlers that violate their contract.
@@ -140,7 +140,7 @@ func TestNextHandler(t *testing.T) {
 		}
 		return nil
 	}).read(t, 100)
-	if refusal, ok := errors.AsType[*guard.Error](err); !ok || refusal.Status != http.StatusBadGateway || !errors.Is(err, message.ErrWithheld) {
+	if refusal, ok := errors.AsType[*guard.Error](err); !ok || refusal.Status != http.StatusBadGateway || !errors.Is(err, message.ErrResponseWithheld) {
 		t.Errorf("an answer that was aborted became %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestRequests(t *testing.T) {
 	g := newGateway(t, records...)
 	g.Limits = fhirserver.Limits{Requests: 2}
 	asked := 0
-	g.server.Seen = func(*http.Request) { asked++ }
+	g.server.OnRequest = func(*http.Request) { asked++ }
 	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device&_sort=_lastUpdated": 403} {
 		asked = 0
 		if got := g.get(patientA, target); got.StatusCode != want || asked > 2 {
@@ -187,17 +187,17 @@ func bodyOf(t *testing.T, response *http.Response) string {
 }
 
 // A judged response has no headers of the original body, and none that name the FHIR server.
-func TestAnswerHeaders(t *testing.T) {
+func TestResponseHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, r *http.Request) {
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Digest": "x", "Trailer": "X", "Keep-Alive": "x", "Content-Range": "bytes 0-1/9", "Refresh": "1",
 			"Content-Location": "http://backend.internal:8080/secret", "X-Request-Id": "1",
 		} {
 			w.Header().Set(name, value)
 		}
-		answering(`{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`)(w, r)
+		newHandler(`{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`)(w, r)
 	}}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		got := g.send(patientA, httptest.NewRequest(method, "/fhir/R4/Observation/a1", nil))
@@ -212,8 +212,8 @@ func TestAnswerHeaders(t *testing.T) {
 	}
 }
 
-// TestSearchAnswer lists search responses that reveal too much, or fail.
-func TestSearchAnswer(t *testing.T) {
+// TestSearchResponse lists search responses that reveal too much, or fail.
+func TestSearchResponse(t *testing.T) {
 	t.Parallel()
 	const own = `{"resource":{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"performer":[{"reference":"Practitioner/alice"}]},"search":{"mode":"match","score":0.7}}`
 	bundle := func(entries ...string) string {
@@ -236,7 +236,7 @@ func TestSearchAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.server.Answers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, _ *http.Request) {
+			g.server.Handlers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/fhir+json")
 				w.WriteHeader(tt.header)
 				_, _ = io.WriteString(w, tt.answer)
@@ -262,7 +262,7 @@ func TestPageLinkIsOnlyRead(t *testing.T) {
 	if got := g.send(patientA, httptest.NewRequest(http.MethodPost, path, nil)); got.StatusCode != http.StatusNotFound {
 		t.Errorf("by POST: status %d", got.StatusCode)
 	}
-	g.CompartmentSearch = true
+	g.SupportsCompartmentSearch = true
 	if got := g.get(patientA, link); got.StatusCode != http.StatusNotFound {
 		t.Errorf("after a change: status %d", got.StatusCode)
 	}
@@ -280,24 +280,24 @@ func (a paging) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// late is an intermediate handler that writes the header together with the body.
-type late struct {
+// lateHeaderWriter is an intermediate handler that writes the header together with the body.
+type lateHeaderWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-func (l *late) WriteHeader(status int) { l.status = status }
+func (l *lateHeaderWriter) WriteHeader(status int) { l.status = status }
 
-func (l *late) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *lateHeaderWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-func (l *late) Write(b []byte) (int, error) {
+func (l *lateHeaderWriter) Write(b []byte) (int, error) {
 	l.ResponseWriter.WriteHeader(l.status)
 	return l.ResponseWriter.Write(b)
 }
 
 // Only responses to terminology operations pass unbuffered, and only if this process generated them: no response of another
 // server can be marked.
-func TestOwnHeader(t *testing.T) {
+func TestLocalResponseHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"
 	for _, tt := range []struct {
@@ -305,8 +305,10 @@ func TestOwnHeader(t *testing.T) {
 		answer     paging
 		passes     bool
 	}{
-		{"our own", expand, func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, true},
-		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { responsemark.Write(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
+		{"our own", expand, func(w http.ResponseWriter) { responsemark.WriteHeader(w, http.StatusOK) }, true},
+		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) {
+			responsemark.WriteHeader(http.ResponseWriter(wrappedWriter{w}), http.StatusOK)
+		}, true},
 		{"the next handler's", expand, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, false},
 		{"the next handler's, begun by its body", expand, func(http.ResponseWriter) {}, false},
 		{"the next handler's, with headers", expand, func(w http.ResponseWriter) {
@@ -317,23 +319,23 @@ func TestOwnHeader(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"the next handler's, after one of ours that came to nothing", expand, func(w http.ResponseWriter) {
-			responsemark.Write(&late{ResponseWriter: w}, http.StatusOK)
+			responsemark.WriteHeader(&lateHeaderWriter{ResponseWriter: w}, http.StatusOK)
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"held back by a handler in between", expand, func(w http.ResponseWriter) {
-			l := &late{ResponseWriter: w}
-			responsemark.Write(l, http.StatusOK)
+			l := &lateHeaderWriter{ResponseWriter: w}
+			responsemark.WriteHeader(l, http.StatusOK)
 			_, _ = l.Write(nil)
 		}, false},
-		{"an operation on records", everything, func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
-		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
-		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
+		{"an operation on records", everything, func(w http.ResponseWriter) { responsemark.WriteHeader(w, http.StatusOK) }, false},
+		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { responsemark.WriteHeader(w, http.StatusOK) }, false},
+		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { responsemark.WriteHeader(w, http.StatusOK) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
 			w := httptest.NewRecorder()
-			rights := access.New(access.Holder{Scope: "system/*.rs"}, g.Shared)
+			rights := access.New(access.Holder{Scope: "system/*.rs"}, g.TypeRules)
 			if err := g.Serve(w, httptest.NewRequest(http.MethodGet, tt.path, nil), tt.answer, enforce.Bearer{Rights: rights}); err != nil {
 				t.Fatal(err)
 			}
@@ -343,15 +345,15 @@ func TestOwnHeader(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	if responsemark.Write(w, http.StatusTeapot); w.Code != http.StatusTeapot {
+	if responsemark.WriteHeader(w, http.StatusTeapot); w.Code != http.StatusTeapot {
 		t.Errorf("without a guard: %d", w.Code)
 	}
 }
 
-// wrapping is a writer of another handler.
-type wrapping struct{ http.ResponseWriter }
+// wrappedWriter is a writer of another handler.
+type wrappedWriter struct{ http.ResponseWriter }
 
-func (w wrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w wrappedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // wholeRequests are requests for each way through the guard, as method, path and body.
 var wholeRequests = [][3]string{
@@ -371,21 +373,21 @@ var wholeRequests = [][3]string{
 	{"GET", "metadata", ""},
 }
 
-// through sends a request to a gateway over HTTP, in front of a handler.
-func through(t *testing.T, h access.Holder, method, path, body string, next handler) *http.Response {
+// sendThroughGateway sends a request to a gateway over HTTP, in front of a handler.
+func sendThroughGateway(t *testing.T, h access.Holder, method, path, body string, next handler) *http.Response {
 	t.Helper()
-	response, _ := throughLogged(t, h, method, path, body, next)
+	response, _ := sendThroughGatewayLogged(t, h, method, path, body, next)
 	return response
 }
 
-// throughLogged is like through, but also returns the error that the gateway logs.
-func throughLogged(t *testing.T, h access.Holder, method, path, body string, next handler) (*http.Response, error) {
+// sendThroughGatewayLogged is like through, but also returns the error that the gateway logs.
+func sendThroughGatewayLogged(t *testing.T, h access.Holder, method, path, body string, next handler) (*http.Response, error) {
 	t.Helper()
 	g := newGateway(t)
 	var logged error
 	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", "Caddy")
-		err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
+		err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.TypeRules)})
 		if refusal, ok := errors.AsType[*guard.Error](err); ok {
 			logged = err
 			http.Error(w, refusal.Description, refusal.Status)
@@ -434,7 +436,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 			for _, request := range wholeRequests {
 				t.Run(fmt.Sprintf("%d %s %s %s", status, h.Scope, request[0], request[1]), func(t *testing.T) {
 					t.Parallel()
-					got, logged := throughLogged(t, h, request[0], request[1], request[2], next)
+					got, logged := sendThroughGatewayLogged(t, h, request[0], request[1], request[2], next)
 					if got.StatusCode != http.StatusBadGateway {
 						t.Errorf("status %d: %v", got.StatusCode, logged)
 					}
@@ -453,7 +455,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 				})
 			}
 			batch := `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"Observation/a1"}},{"request":{"method":"GET","url":"Observation?patient=a"}}]}`
-			got := through(t, h, http.MethodPost, "", batch, next)
+			got := sendThroughGateway(t, h, http.MethodPost, "", batch, next)
 			if text := bodyOf(t, got); strings.Contains(text, "files.internal") || strings.Contains(text, `"status":"401`) || strings.Contains(text, `"status":"30`) ||
 				got.StatusCode != http.StatusBadGateway && strings.Count(text, `"status":"502`) != 2 {
 				t.Errorf("batch under %s: %d %s", h.Scope, got.StatusCode, text)
@@ -494,14 +496,14 @@ func TestGatewayHeaders(t *testing.T) {
 		return err
 	})
 	for _, h := range []access.Holder{clinician, patientA} {
-		got := through(t, h, http.MethodGet, "Observation/a1", "", next)
+		got := sendThroughGateway(t, h, http.MethodGet, "Observation/a1", "", next)
 		if text := fmt.Sprint(got.Header); strings.Contains(text, "internal") || got.Header.Get("Server") != "Caddy" || got.Header.Get("X-Request-Id") != "1" {
 			t.Errorf("%s: %s", h.Scope, text)
 		}
 	}
 }
 
-func compressed(t *testing.T, encoding, text string) string {
+func compress(t *testing.T, encoding, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	var w io.WriteCloser
@@ -521,7 +523,7 @@ func compressed(t *testing.T, encoding, text string) string {
 }
 
 // An unrequested compression is decompressed before judging or rewriting; unsupported ones are rejected.
-func TestCompressedAnyway(t *testing.T) {
+func TestCompressedUnrequested(t *testing.T) {
 	t.Parallel()
 	const found = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation?patient=a"},` +
 		`{"relation":"next","url":"http://backend.internal/fhir?_getpages=1"}],"entry":[{"resource":{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}}]}`
@@ -541,8 +543,8 @@ func TestCompressedAnyway(t *testing.T) {
 		for _, h := range []access.Holder{clinician, {Scope: "system/*.cruds"}, patientA} {
 			t.Run(tt.name+" "+h.Scope, func(t *testing.T) {
 				t.Parallel()
-				got := through(t, h, http.MethodGet, "Observation?patient=a&_count=1", "", func(w http.ResponseWriter, r *http.Request) error {
-					text := compressed(t, tt.encoding, strings.Replace(found, "next", map[bool]string{true: "previous", false: "next"}[r.URL.Path == "/fhir/R4"], 1))
+				got := sendThroughGateway(t, h, http.MethodGet, "Observation?patient=a&_count=1", "", func(w http.ResponseWriter, r *http.Request) error {
+					text := compress(t, tt.encoding, strings.Replace(found, "next", map[bool]string{true: "previous", false: "next"}[r.URL.Path == "/fhir/R4"], 1))
 					if tt.cut < 0 {
 						text = found
 					} else {
@@ -574,7 +576,7 @@ func TestCompressedAnyway(t *testing.T) {
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation?patient=a", "Observation/a1", "Patient/a/$everything"} {
-		got, logged := throughLogged(t, patientA, http.MethodGet, path, "", func(w http.ResponseWriter, _ *http.Request) error {
+		got, logged := sendThroughGatewayLogged(t, patientA, http.MethodGet, path, "", func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/fhir+json")
 			for range 17 << 4 {
 				if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<16)); err != nil {

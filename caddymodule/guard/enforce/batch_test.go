@@ -52,8 +52,8 @@ func (r responses) said(n int) string {
 	return ""
 }
 
-// answered parses the response to a batch or transaction with a number of entries.
-func answered(t *testing.T, response *http.Response, entries int) (r responses) {
+// parseBatchResponse parses the response to a batch or transaction with a number of entries.
+func parseBatchResponse(t *testing.T, response *http.Response, entries int) (r responses) {
 	t.Helper()
 	body, _ := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
@@ -65,13 +65,13 @@ func answered(t *testing.T, response *http.Response, entries int) (r responses) 
 	return r
 }
 
-// request returns an entry without a resource.
-func request(method, target string) string {
+// bundleEntry returns an entry without a resource.
+func bundleEntry(method, target string) string {
 	return fmt.Sprintf(`{"request":{"method":%q,"url":%q}}`, method, target)
 }
 
-// sending returns an entry with a resource.
-func sending(method, target, resource string) string {
+// entryWithResource returns an entry with a resource.
+func entryWithResource(method, target, resource string) string {
 	return fmt.Sprintf(`{"request":{"method":%q,"url":%q},"resource":%s}`, method, target, resource)
 }
 
@@ -85,73 +85,73 @@ func TestBatchEntry(t *testing.T) {
 		entry  string
 		status string
 	}{
-		{"own record", patientA, request("GET", "Observation/a1"), "200"},
-		{"another's record", patientA, request("GET", "Observation/b1"), "404"},
-		{"nobody's record", patientA, request("GET", "Observation/c1"), "404"},
-		{"a search", patientA, request("GET", "Observation?status=final"), "200"},
-		{"a search by POST", patientA, request("POST", "Observation/_search?status=final"), "200"},
-		{"a search of the system", patientA, request("GET", "?_type=Patient"), "200"},
-		{"a GET that is a search, without the permission", reader, request("GET", "Observation?_id=a1"), "403"},
-		{"a GET that is a search, with nothing asked for", reader, request("GET", "Observation?"), "403"},
-		{"a GET of a compartment, without the permission", reader, request("GET", "Patient/a/Observation"), "403"},
-		{"a PATCH without the permission", reader, sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`)), "403"},
-		{"a PUT without the permission", reader, sending("PUT", "Observation/a1", records[3]), "403"},
-		{"a history without the permission", access.Holder{Scope: "patient/*.cuds", Patient: "a"}, request("GET", "Observation/a1/_history"), "403"},
-		{"a DELETE without the permission", reader, request("DELETE", "Observation/a1"), "403"},
-		{"a POST without the permission", reader, sending("POST", "Observation", records[3]), "403"},
-		{"history of everything", patientA, request("GET", "_history"), "403"},
-		{"metadata", patientA, request("GET", "metadata"), "501"}, // the status of fhirtest
-		{"an export", patientA, request("GET", "$export"), "400"}, // respond-async is missing
-		{"an operation not on the list", clinician, request("GET", "Patient/a/$secret"), "403"},
-		{"a page", patientA, request("GET", "_page/1234"), "404"},
-		{"another form of answer", patientA, request("GET", "Patient/a?_format=xml"), "200"},
+		{"own record", patientA, bundleEntry("GET", "Observation/a1"), "200"},
+		{"another's record", patientA, bundleEntry("GET", "Observation/b1"), "404"},
+		{"nobody's record", patientA, bundleEntry("GET", "Observation/c1"), "404"},
+		{"a search", patientA, bundleEntry("GET", "Observation?status=final"), "200"},
+		{"a search by POST", patientA, bundleEntry("POST", "Observation/_search?status=final"), "200"},
+		{"a search of the system", patientA, bundleEntry("GET", "?_type=Patient"), "200"},
+		{"a GET that is a search, without the permission", reader, bundleEntry("GET", "Observation?_id=a1"), "403"},
+		{"a GET that is a search, with nothing asked for", reader, bundleEntry("GET", "Observation?"), "403"},
+		{"a GET of a compartment, without the permission", reader, bundleEntry("GET", "Patient/a/Observation"), "403"},
+		{"a PATCH without the permission", reader, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`)), "403"},
+		{"a PUT without the permission", reader, entryWithResource("PUT", "Observation/a1", records[3]), "403"},
+		{"a history without the permission", access.Holder{Scope: "patient/*.cuds", Patient: "a"}, bundleEntry("GET", "Observation/a1/_history"), "403"},
+		{"a DELETE without the permission", reader, bundleEntry("DELETE", "Observation/a1"), "403"},
+		{"a POST without the permission", reader, entryWithResource("POST", "Observation", records[3]), "403"},
+		{"history of everything", patientA, bundleEntry("GET", "_history"), "403"},
+		{"metadata", patientA, bundleEntry("GET", "metadata"), "501"}, // the status of fhirtest
+		{"an export", patientA, bundleEntry("GET", "$export"), "400"}, // respond-async is missing
+		{"an operation not on the list", clinician, bundleEntry("GET", "Patient/a/$secret"), "403"},
+		{"a page", patientA, bundleEntry("GET", "_page/1234"), "404"},
+		{"another form of answer", patientA, bundleEntry("GET", "Patient/a?_format=xml"), "200"},
 
 		{"no url", patientA, `{"request":{"method":"GET"}}`, "400"},
-		{"an empty url", patientA, request("GET", ""), "400"},
+		{"an empty url", patientA, bundleEntry("GET", ""), "400"},
 		{"no method", patientA, `{"request":{"url":"Patient/a"}}`, "400"},
-		{"a method in small letters", patientA, request("get", "Patient/a"), "400"},
-		{"HEAD", patientA, request("HEAD", "Patient/a"), "400"},
-		{"an unknown method", patientA, request("TRACE", "Patient/a"), "400"},
+		{"a method in small letters", patientA, bundleEntry("get", "Patient/a"), "400"},
+		{"HEAD", patientA, bundleEntry("HEAD", "Patient/a"), "400"},
+		{"an unknown method", patientA, bundleEntry("TRACE", "Patient/a"), "400"},
 		{"no request", patientA, `{"resource":` + records[0] + `}`, "400"},
 		{"nothing", patientA, `{}`, "400"},
-		{"a slash first", patientA, request("GET", "/Patient/a"), "400"},
-		{"a slash alone", patientA, request("POST", "/"), "400"},
-		{"a slash at the end", patientA, request("GET", "Patient/a/"), "404"},
-		{"a question mark alone", patientA, request("POST", "?"), "400"},
-		{"another host", patientA, request("GET", "//evil.example/Patient/a"), "400"},
-		{"a URL", patientA, request("GET", "http://evil.example/Patient/a"), "400"},
-		{"our own URL", patientA, request("GET", "https://gateway.example/fhir/R4/Patient/a"), "400"},
-		{"dot segments", patientA, request("GET", "Patient/../Observation/a1"), "400"},
-		{"encoded dot segments", patientA, request("GET", "Patient/%2e%2e/Observation/a1"), "400"},
-		{"an encoded slash", patientA, request("GET", "Patient%2fa"), "400"},
-		{"an encoded slash in capitals", patientA, request("GET", "Patient%2Fa"), "400"},
-		{"encoded twice", patientA, request("GET", "Patient%252fa"), "400"},
-		{"encoded once", patientA, request("GET", "%50atient/%61"), "200"},
-		{"an escape that is none", patientA, request("GET", "Patient/%zz"), "400"},
+		{"a slash first", patientA, bundleEntry("GET", "/Patient/a"), "400"},
+		{"a slash alone", patientA, bundleEntry("POST", "/"), "400"},
+		{"a slash at the end", patientA, bundleEntry("GET", "Patient/a/"), "404"},
+		{"a question mark alone", patientA, bundleEntry("POST", "?"), "400"},
+		{"another host", patientA, bundleEntry("GET", "//evil.example/Patient/a"), "400"},
+		{"a URL", patientA, bundleEntry("GET", "http://evil.example/Patient/a"), "400"},
+		{"our own URL", patientA, bundleEntry("GET", "https://gateway.example/fhir/R4/Patient/a"), "400"},
+		{"dot segments", patientA, bundleEntry("GET", "Patient/../Observation/a1"), "400"},
+		{"encoded dot segments", patientA, bundleEntry("GET", "Patient/%2e%2e/Observation/a1"), "400"},
+		{"an encoded slash", patientA, bundleEntry("GET", "Patient%2fa"), "400"},
+		{"an encoded slash in capitals", patientA, bundleEntry("GET", "Patient%2Fa"), "400"},
+		{"encoded twice", patientA, bundleEntry("GET", "Patient%252fa"), "400"},
+		{"encoded once", patientA, bundleEntry("GET", "%50atient/%61"), "200"},
+		{"an escape that is none", patientA, bundleEntry("GET", "Patient/%zz"), "400"},
 		{"a backslash", patientA, `{"request":{"method":"GET","url":"Patient\\a"}}`, "400"},
-		{"a semicolon", patientA, request("GET", "Patient/a;x=1"), "400"},
-		{"a fragment", patientA, request("GET", "Patient/a#x"), "400"},
-		{"two slashes", patientA, request("GET", "Patient//a"), "400"},
+		{"a semicolon", patientA, bundleEntry("GET", "Patient/a;x=1"), "400"},
+		{"a fragment", patientA, bundleEntry("GET", "Patient/a#x"), "400"},
+		{"two slashes", patientA, bundleEntry("GET", "Patient//a"), "400"},
 		{"a line break in the url", patientA, `{"request":{"method":"GET","url":"Patient/a\r\nX: y"}}`, "400"},
 		{"a line break in a condition", patientA, `{"request":{"method":"GET","url":"Patient/a","ifMatch":"1\r\nX: y"}}`, "400"},
-		{"a space in the query", patientA, request("GET", "Patient?name=a b"), "400"},
-		{"an unknown type", patientA, request("GET", "Nonsense/1"), "404"},
-		{"a Bundle in the Bundle", patientA, sending("POST", "", `{"resourceType":"Bundle","type":"batch"}`), "400"},
+		{"a space in the query", patientA, bundleEntry("GET", "Patient?name=a b"), "400"},
+		{"an unknown type", patientA, bundleEntry("GET", "Nonsense/1"), "404"},
+		{"a Bundle in the Bundle", patientA, entryWithResource("POST", "", `{"resourceType":"Bundle","type":"batch"}`), "400"},
 
-		{"a PUT without a resource", clinician, request("PUT", "Observation/a1"), "400"},
-		{"a POST without a resource", clinician, request("POST", "Observation"), "400"},
-		{"a PATCH without a resource", clinician, request("PATCH", "Observation/a1"), "400"},
-		{"a resource of another type", clinician, sending("POST", "Observation", records[0]), "400"},
-		{"a resource with another id", clinician, sending("PUT", "Observation/a2", records[3]), "400"},
-		{"a resource without a type", clinician, sending("POST", "Observation", `{"id":"a"}`), "400"},
-		{"a patch that is no Binary", clinician, sending("PATCH", "Observation/a1", records[3]), "400"},
-		{"a patch in XML", clinician, sending("PATCH", "Observation/a1", strings.Replace(jsonPatch("[]"), "json-patch+json", "xml-patch+xml", 1)), "400"},
-		{"a patch without data", clinician, sending("PATCH", "Observation/a1", `{"resourceType":"Binary","contentType":"application/json-patch+json"}`), "400"},
+		{"a PUT without a resource", clinician, bundleEntry("PUT", "Observation/a1"), "400"},
+		{"a POST without a resource", clinician, bundleEntry("POST", "Observation"), "400"},
+		{"a PATCH without a resource", clinician, bundleEntry("PATCH", "Observation/a1"), "400"},
+		{"a resource of another type", clinician, entryWithResource("POST", "Observation", records[0]), "400"},
+		{"a resource with another id", clinician, entryWithResource("PUT", "Observation/a2", records[3]), "400"},
+		{"a resource without a type", clinician, entryWithResource("POST", "Observation", `{"id":"a"}`), "400"},
+		{"a patch that is no Binary", clinician, entryWithResource("PATCH", "Observation/a1", records[3]), "400"},
+		{"a patch in XML", clinician, entryWithResource("PATCH", "Observation/a1", strings.Replace(jsonPatch("[]"), "json-patch+json", "xml-patch+xml", 1)), "400"},
+		{"a patch without data", clinician, entryWithResource("PATCH", "Observation/a1", `{"resourceType":"Binary","contentType":"application/json-patch+json"}`), "400"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// The second entry prevents forwarding the batch as a whole.
-			r := answered(t, newGateway(t, records...).submit(tt.holder, "batch", tt.entry, request("GET", "x")), 2)
+			r := parseBatchResponse(t, newGateway(t, records...).submit(tt.holder, "batch", tt.entry, bundleEntry("GET", "x")), 2)
 			if r.status(0) != tt.status || r.Type != "batch-response" {
 				t.Errorf("%s %s: %s, want %s", r.Type, r.Entry[0].Response.Status, r.said(0), tt.status)
 			}
@@ -176,7 +176,7 @@ func TestBatchRefusals(t *testing.T) {
 		g := newGateway(t, records...)
 		single := g.get(reader, target)
 		text, _ := io.ReadAll(single.Body)
-		r := answered(t, g.submit(reader, "batch", request("GET", target)), 1)
+		r := parseBatchResponse(t, g.submit(reader, "batch", bundleEntry("GET", target)), 1)
 		if r.status(0) != fmt.Sprint(single.StatusCode) || r.said(0) != string(text) {
 			t.Errorf("%s: %s %s, alone %d %s", target, r.status(0), r.said(0), single.StatusCode, text)
 		}
@@ -184,13 +184,13 @@ func TestBatchRefusals(t *testing.T) {
 }
 
 // Common mistakes of clients get a helpful description.
-func TestBatchWords(t *testing.T) {
+func TestBatchMistakes(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
 		"/Patient/a": "The entry's request.url is not relative to the FHIR base.",
 		"":           "The entry has no request.url.",
 	} {
-		r := answered(t, newGateway(t, records...).submit(patientA, "batch", request("GET", target)), 1)
+		r := parseBatchResponse(t, newGateway(t, records...).submit(patientA, "batch", bundleEntry("GET", target)), 1)
 		if r.said(0) != want {
 			t.Errorf("%q: %s", target, r.said(0))
 		}
@@ -201,10 +201,10 @@ func TestBatchWords(t *testing.T) {
 // than was judged.
 func TestBatchOtherResource(t *testing.T) {
 	t.Parallel()
-	for _, entry := range []string{sending("POST", "Observation", records[0]), sending("PUT", "Observation/a2", records[3])} {
+	for _, entry := range []string{entryWithResource("POST", "Observation", records[0]), entryWithResource("PUT", "Observation/a2", records[3])} {
 		for _, kind := range []string{"batch", "transaction"} {
 			g := newGateway(t, records...)
-			g.server.Seen = func(r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) }
+			g.server.OnRequest = func(r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) }
 			if got := g.submit(clinician, kind, entry); kind == "transaction" && got.StatusCode != http.StatusBadRequest {
 				t.Errorf("status %d", got.StatusCode)
 			}
@@ -212,11 +212,11 @@ func TestBatchOtherResource(t *testing.T) {
 	}
 }
 
-func TestBatchAnswer(t *testing.T) {
+func TestBatchResponse(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	r := answered(t, g.submit(patientA, "batch",
-		request("GET", "Patient/a"), request("GET", "Patient/b"), request("GET", "Device?_count=1"),
+	r := parseBatchResponse(t, g.submit(patientA, "batch",
+		bundleEntry("GET", "Patient/a"), bundleEntry("GET", "Patient/b"), bundleEntry("GET", "Device?_count=1"),
 		`{"request":{"method":"GET","url":"Patient/a","ifNoneMatch":"W/\"1\""}}`), 4)
 	if e := r.Entry[0]; e.Response.Etag != `W/"1"` || !strings.Contains(string(e.Resource), "Adams") {
 		t.Errorf("read: %+v", e)
@@ -238,7 +238,7 @@ func TestBatchAnswer(t *testing.T) {
 
 func TestBundleRefused(t *testing.T) {
 	t.Parallel()
-	many := slices.Repeat([]string{request("GET", "Patient/a")}, 501)
+	many := slices.Repeat([]string{bundleEntry("GET", "Patient/a")}, 501)
 	for _, tt := range []struct {
 		name   string
 		body   string
@@ -252,7 +252,7 @@ func TestBundleRefused(t *testing.T) {
 		{"an array", `[]`, 400},
 		{"two types", `{"resourceType":"Bundle","type":"batch","type":"transaction"}`, 400},
 		{"two urls", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"Patient/a","url":"Patient/b"}}]}`, 400},
-		{"two ids in a resource", `{"resourceType":"Bundle","type":"batch","entry":[` + sending("PUT", "Patient/a", `{"resourceType":"Patient","id":"a","id":"b"}`) + `]}`, 400},
+		{"two ids in a resource", `{"resourceType":"Bundle","type":"batch","entry":[` + entryWithResource("PUT", "Patient/a", `{"resourceType":"Patient","id":"a","id":"b"}`) + `]}`, 400},
 		{"entries that are no array", `{"resourceType":"Bundle","type":"batch","entry":{}}`, 400},
 		{"an entry that is no object", `{"resourceType":"Bundle","type":"batch","entry":[1]}`, 400},
 		{"a url that is no string", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":1}}]}`, 400},
@@ -274,27 +274,27 @@ func TestBatchLimits(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	g.Limits = fhirserver.Limits{Requests: 1}
-	r := answered(t, g.submit(patientA, "batch", request("GET", "Binary/a1"), request("GET", "Patient/a"), request("GET", "Patient/a")), 3)
+	r := parseBatchResponse(t, g.submit(patientA, "batch", bundleEntry("GET", "Binary/a1"), bundleEntry("GET", "Patient/a"), bundleEntry("GET", "Patient/a")), 3)
 	if got := r.status(0) + r.status(1) + r.status(2); got != "403200200" {
 		t.Errorf("requests: %s", got)
 	}
 	asked := 0
-	g.server.Seen = func(*http.Request) { asked++ }
+	g.server.OnRequest = func(*http.Request) { asked++ }
 	g.Limits = fhirserver.Limits{ResponseBytes: 200}
-	r = answered(t, g.submit(patientA, "batch", slices.Repeat([]string{request("GET", "Patient/a")}, 10)...), 10)
+	r = parseBatchResponse(t, g.submit(patientA, "batch", slices.Repeat([]string{bundleEntry("GET", "Patient/a")}, 10)...), 10)
 	if r.status(0) != "200" || r.status(9) != "403" || asked > 4 {
 		t.Errorf("size: %s, %s after %d requests", r.status(0), r.status(9), asked)
 	}
 }
 
 // If all entries of a batch would pass, the batch is forwarded as one request, serialized again.
-func TestBatchWhole(t *testing.T) {
+func TestBatchForwarded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	var asked []string
-	g.server.Seen = func(r *http.Request) { asked = append(asked, r.Method+" "+r.URL.Path) }
-	r := answered(t, g.submit(clinician, "batch",
-		request("GET", "Observation/b1"), sending("PUT", "Observation/a1", records[3]), request("DELETE", "Device/free"), request("GET", "Patient/c")), 4)
+	g.server.OnRequest = func(r *http.Request) { asked = append(asked, r.Method+" "+r.URL.Path) }
+	r := parseBatchResponse(t, g.submit(clinician, "batch",
+		bundleEntry("GET", "Observation/b1"), entryWithResource("PUT", "Observation/a1", records[3]), bundleEntry("DELETE", "Device/free"), bundleEntry("GET", "Patient/c")), 4)
 	if got := strings.Join(asked, " "); got != "POST /fhir/R4" {
 		t.Errorf("asked %s", got)
 	}
@@ -305,14 +305,14 @@ func TestBatchWhole(t *testing.T) {
 		t.Errorf("location %s", got)
 	}
 	asked = nil
-	answered(t, g.submit(clinician, "batch", request("GET", "Observation/b1"), request("GET", "$export")), 2)
+	parseBatchResponse(t, g.submit(clinician, "batch", bundleEntry("GET", "Observation/b1"), bundleEntry("GET", "$export")), 2)
 	if got := strings.Join(asked, " "); got != "GET /fhir/R4/Observation/b1" {
 		t.Errorf("asked %s with an operation in it", got)
 	}
 }
 
-// named returns an entry with a fullUrl.
-func named(fullURL, method, target, resource string) string {
+// entryWithFullURL returns an entry with a fullUrl.
+func entryWithFullURL(fullURL, method, target, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":%q,"url":%q},"resource":%s}`, fullURL, method, target, resource)
 }
 
@@ -329,15 +329,15 @@ const document = `{"resourceType":"Bundle","type":"document","entry":[` +
 	`{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Composition","subject":{"reference":"Patient/a"},"section":[{"entry":[{"reference":"urn:uuid:2"}]}]}},` +
 	`{"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"}}}]}`
 
-// matching returns an entry that creates a resource unless one matches the criteria.
-func matching(fullURL, criteria, resource string) string {
+// conditionalCreateEntry returns an entry that creates a resource unless one matches the criteria.
+func conditionalCreateEntry(fullURL, criteria, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":"POST","url":"Observation","ifNoneExist":%q},"resource":%s}`, fullURL, criteria, resource)
 }
 
 // A transaction with a rejected entry is rejected and not executed.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
-	plain := sending("POST", "Observation", newObservation)
+	plain := entryWithResource("POST", "Observation", newObservation)
 	everyPatient := access.Holder{Scope: "user/Patient.cs patient/Observation.cruds", Patient: "a", User: clinician.User}
 	provenancer := access.Holder{Scope: "user/Patient.c user/Observation.cs patient/Provenance.c", Patient: "a", User: clinician.User}
 	for _, tt := range []struct {
@@ -346,71 +346,71 @@ func TestTransaction(t *testing.T) {
 		entries []string
 		status  int
 	}{
-		{"own record", patientA, []string{plain, request("DELETE", "Observation/a2"), request("GET", "Observation?status=final")}, 200},
-		{"reads alone", patientA, []string{request("GET", "Patient/a"), request("GET", "Device?_count=1")}, 200},
-		{"a read of another's record", patientA, []string{plain, request("GET", "Observation/b1")}, 403},
-		{"a read of nobody's record", patientA, []string{plain, request("GET", "Observation/c1")}, 403},
-		{"a read of what it writes", patientA, []string{sending("PUT", "Observation/a1", records[3]), request("GET", "Observation/a1")}, 200},
-		{"a search without the permission", access.Holder{Scope: "patient/Observation.cr", Patient: "a"}, []string{plain, request("GET", "Observation?_id=a1")}, 403},
-		{"a search that tells too much", patientA, []string{plain, request("GET", "Observation?_filter=x")}, 403},
-		{"another's record created", patientA, []string{plain, sending("POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1))}, 403},
-		{"another's record updated", patientA, []string{plain, sending("PUT", "Observation/b1", strings.Replace(records[5], "Patient/b", "Patient/a", 1))}, 403},
-		{"own record moved", patientA, []string{plain, sending("PUT", "Observation/a1", strings.Replace(records[3], "Patient/a", "Patient/b", 1))}, 403},
-		{"another's record deleted", patientA, []string{plain, request("DELETE", "Observation/b1")}, 403},
-		{"nobody's record deleted", patientA, []string{plain, request("DELETE", "Observation/c1")}, 403},
-		{"own record patched", patientA, []string{plain, sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/status","value":"amended"}]`))}, 200},
-		{"own record patched away", patientA, []string{plain, sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/b"}]`))}, 403},
-		{"another's record patched", patientA, []string{plain, sending("PATCH", "Observation/b1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/a"}]`))}, 403},
-		{"a patch without u", access.Holder{Scope: "patient/Observation.crds", Patient: "a"}, []string{plain, sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`))}, 403},
-		{"a delete by criteria that match another's", patientA, []string{plain, request("DELETE", "Observation?subject=Patient/b")}, 403},
-		{"a delete by criteria", patientA, []string{plain, request("DELETE", "Observation?category=http://c|vital-signs")}, 200},
-		{"the same resource twice", patientA, []string{sending("PUT", "Observation/a1", records[3]), request("DELETE", "Observation/a1")}, 400},
-		{"the same resource twice, by criteria", patientA, []string{sending("PUT", "Observation/a2", records[4]), request("DELETE", "Observation?category=http://c|vital-signs")}, 400},
-		{"a conditional reference", patientA, []string{sending("POST", "Observation", strings.Replace(newObservation, "Patient/a", "Patient?name=Adams", 1))}, 200},
+		{"own record", patientA, []string{plain, bundleEntry("DELETE", "Observation/a2"), bundleEntry("GET", "Observation?status=final")}, 200},
+		{"reads alone", patientA, []string{bundleEntry("GET", "Patient/a"), bundleEntry("GET", "Device?_count=1")}, 200},
+		{"a read of another's record", patientA, []string{plain, bundleEntry("GET", "Observation/b1")}, 403},
+		{"a read of nobody's record", patientA, []string{plain, bundleEntry("GET", "Observation/c1")}, 403},
+		{"a read of what it writes", patientA, []string{entryWithResource("PUT", "Observation/a1", records[3]), bundleEntry("GET", "Observation/a1")}, 200},
+		{"a search without the permission", access.Holder{Scope: "patient/Observation.cr", Patient: "a"}, []string{plain, bundleEntry("GET", "Observation?_id=a1")}, 403},
+		{"a search that tells too much", patientA, []string{plain, bundleEntry("GET", "Observation?_filter=x")}, 403},
+		{"another's record created", patientA, []string{plain, entryWithResource("POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1))}, 403},
+		{"another's record updated", patientA, []string{plain, entryWithResource("PUT", "Observation/b1", strings.Replace(records[5], "Patient/b", "Patient/a", 1))}, 403},
+		{"own record moved", patientA, []string{plain, entryWithResource("PUT", "Observation/a1", strings.Replace(records[3], "Patient/a", "Patient/b", 1))}, 403},
+		{"another's record deleted", patientA, []string{plain, bundleEntry("DELETE", "Observation/b1")}, 403},
+		{"nobody's record deleted", patientA, []string{plain, bundleEntry("DELETE", "Observation/c1")}, 403},
+		{"own record patched", patientA, []string{plain, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/status","value":"amended"}]`))}, 200},
+		{"own record patched away", patientA, []string{plain, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/b"}]`))}, 403},
+		{"another's record patched", patientA, []string{plain, entryWithResource("PATCH", "Observation/b1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/a"}]`))}, 403},
+		{"a patch without u", access.Holder{Scope: "patient/Observation.crds", Patient: "a"}, []string{plain, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`))}, 403},
+		{"a delete by criteria that match another's", patientA, []string{plain, bundleEntry("DELETE", "Observation?subject=Patient/b")}, 403},
+		{"a delete by criteria", patientA, []string{plain, bundleEntry("DELETE", "Observation?category=http://c|vital-signs")}, 200},
+		{"the same resource twice", patientA, []string{entryWithResource("PUT", "Observation/a1", records[3]), bundleEntry("DELETE", "Observation/a1")}, 400},
+		{"the same resource twice, by criteria", patientA, []string{entryWithResource("PUT", "Observation/a2", records[4]), bundleEntry("DELETE", "Observation?category=http://c|vital-signs")}, 400},
+		{"a conditional reference", patientA, []string{entryWithResource("POST", "Observation", strings.Replace(newObservation, "Patient/a", "Patient?name=Adams", 1))}, 200},
 
-		{"a member that is new", patientA, []string{named("urn:uuid:o", "POST", "Observation", newObservation), sending("POST", "Observation", withMember)}, 200},
-		{"a member that comes later", patientA, []string{sending("POST", "Observation", withMember), named("urn:uuid:o", "POST", "Observation", newObservation)}, 200},
-		{"a member that is updated", patientA, []string{named("urn:uuid:o", "PUT", "Observation/a1", records[3]), sending("POST", "Observation", withMember)}, 200},
-		{"a provenance of what is new", patientA, []string{named("urn:uuid:o", "POST", "Observation", newObservation), sending("POST", "Provenance", provenance)}, 200},
-		{"a provenance of nothing", patientA, []string{sending("POST", "Provenance", provenance)}, 400},
-		{"a urn of no entry", patientA, []string{sending("POST", "Observation", withMember)}, 400},
-		{"a urn in other letters", patientA, []string{named("urn:uuid:O", "POST", "Observation", newObservation), sending("POST", "Observation", withMember)}, 400},
-		{"a urn brought by a patch", patientA, []string{named("urn:uuid:o", "POST", "Observation", newObservation), sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"urn:uuid:o"}]`))}, 403},
-		{"a urn brought by a patch where it tells nothing", patientA, []string{named("urn:uuid:o", "POST", "Observation", newObservation), sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"add","path":"/hasMember","value":[{"display":"x"}]},{"op":"add","path":"/hasMember/0/reference","value":"urn:uuid:o"}]`))}, 400},
-		{"a patient that is new", patientA, []string{named("urn:uuid:p", "POST", "Patient", newPatient), sending("POST", "Observation", ofNewPatient)}, 403},
-		{"another's subject, new by another scope", everyPatient, []string{named("urn:uuid:p", "POST", "Patient", newPatient), sending("POST", "Observation", ofNewPatient)}, 403},
-		{"another's subject, new with our id", everyPatient, []string{named("urn:uuid:p", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), sending("POST", "Observation", ofNewPatient)}, 403},
-		{"our address as the fullUrl of a new patient", everyPatient, []string{named("https://gateway.example/fhir/R4/Patient/a", "POST", "Patient", newPatient), plain}, 400},
-		{"the address of another server as a fullUrl", patientA, []string{named("http://elsewhere.example/Observation/1", "POST", "Observation", newObservation)}, 400},
-		{"a relative fullUrl", patientA, []string{named("Patient/a", "POST", "Observation", newObservation)}, 400},
+		{"a member that is new", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Observation", withMember)}, 200},
+		{"a member that comes later", patientA, []string{entryWithResource("POST", "Observation", withMember), entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation)}, 200},
+		{"a member that is updated", patientA, []string{entryWithFullURL("urn:uuid:o", "PUT", "Observation/a1", records[3]), entryWithResource("POST", "Observation", withMember)}, 200},
+		{"a provenance of what is new", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Provenance", provenance)}, 200},
+		{"a provenance of nothing", patientA, []string{entryWithResource("POST", "Provenance", provenance)}, 400},
+		{"a urn of no entry", patientA, []string{entryWithResource("POST", "Observation", withMember)}, 400},
+		{"a urn in other letters", patientA, []string{entryWithFullURL("urn:uuid:O", "POST", "Observation", newObservation), entryWithResource("POST", "Observation", withMember)}, 400},
+		{"a urn brought by a patch", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"urn:uuid:o"}]`))}, 403},
+		{"a urn brought by a patch where it tells nothing", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"add","path":"/hasMember","value":[{"display":"x"}]},{"op":"add","path":"/hasMember/0/reference","value":"urn:uuid:o"}]`))}, 400},
+		{"a patient that is new", patientA, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", newPatient), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
+		{"another's subject, new by another scope", everyPatient, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", newPatient), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
+		{"another's subject, new with our id", everyPatient, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
+		{"our address as the fullUrl of a new patient", everyPatient, []string{entryWithFullURL("https://gateway.example/fhir/R4/Patient/a", "POST", "Patient", newPatient), plain}, 400},
+		{"the address of another server as a fullUrl", patientA, []string{entryWithFullURL("http://elsewhere.example/Observation/1", "POST", "Observation", newObservation)}, 400},
+		{"a relative fullUrl", patientA, []string{entryWithFullURL("Patient/a", "POST", "Observation", newObservation)}, 400},
 		{"a patient found by criteria that is another", everyPatient, []string{
-			`{"fullUrl":"urn:uuid:p","request":{"method":"POST","url":"Patient","ifNoneExist":"name=Brown"},"resource":` + newPatient + `}`, sending("POST", "Observation", ofNewPatient),
+			`{"fullUrl":"urn:uuid:p","request":{"method":"POST","url":"Patient","ifNoneExist":"name=Brown"},"resource":` + newPatient + `}`, entryWithResource("POST", "Observation", ofNewPatient),
 		}, 403},
-		{"a member found by criteria", patientA, []string{sending("POST", "Observation", withMember), matching("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 200},
-		{"a member not found by criteria", patientA, []string{sending("POST", "Observation", withMember), matching("urn:uuid:o", "status=preliminary", newObservation)}, 200},
-		{"a member found by criteria, too late", patientA, []string{matching("urn:uuid:x", "status=preliminary", withMember), matching("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 403},
-		{"a member found by criteria, too late to be named", access.Holder{Scope: "user/Observation.c patient/Observation.s", Patient: "a", User: clinician.User}, []string{matching("urn:uuid:x", "status=preliminary", withMember), matching("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 400},
-		{"a provenance of what is another's", provenancer, []string{named("urn:uuid:o", "POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1)), sending("POST", "Provenance", provenance)}, 403},
-		{"a provenance of what becomes ours", provenancer, []string{named("urn:uuid:o", "POST", "Observation", newObservation), sending("POST", "Provenance", provenance)}, 200},
-		{"a provenance of what the server may find to be another's", provenancer, []string{matching("urn:uuid:o", "_id=b1", newObservation), sending("POST", "Provenance", provenance)}, 403},
-		{"a provenance of a new patient with our id", provenancer, []string{named("urn:uuid:o", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), sending("POST", "Provenance", provenance)}, 403},
-		{"a document with links of its own", patientA, []string{sending("POST", "Bundle", document)}, 200},
-		{"a fullUrl twice", patientA, []string{named("urn:uuid:o", "POST", "Observation", newObservation), named("urn:uuid:o", "POST", "Observation", newObservation)}, 400},
-		{"a fullUrl twice, with all rights", clinician, []string{named("urn:uuid:o", "POST", "Observation", newObservation), named("urn:uuid:o", "POST", "Observation", newObservation)}, 400},
+		{"a member found by criteria", patientA, []string{entryWithResource("POST", "Observation", withMember), conditionalCreateEntry("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 200},
+		{"a member not found by criteria", patientA, []string{entryWithResource("POST", "Observation", withMember), conditionalCreateEntry("urn:uuid:o", "status=preliminary", newObservation)}, 200},
+		{"a member found by criteria, too late", patientA, []string{conditionalCreateEntry("urn:uuid:x", "status=preliminary", withMember), conditionalCreateEntry("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 403},
+		{"a member found by criteria, too late to be named", access.Holder{Scope: "user/Observation.c patient/Observation.s", Patient: "a", User: clinician.User}, []string{conditionalCreateEntry("urn:uuid:x", "status=preliminary", withMember), conditionalCreateEntry("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 400},
+		{"a provenance of what is another's", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1)), entryWithResource("POST", "Provenance", provenance)}, 403},
+		{"a provenance of what becomes ours", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Provenance", provenance)}, 200},
+		{"a provenance of what the server may find to be another's", provenancer, []string{conditionalCreateEntry("urn:uuid:o", "_id=b1", newObservation), entryWithResource("POST", "Provenance", provenance)}, 403},
+		{"a provenance of a new patient with our id", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), entryWithResource("POST", "Provenance", provenance)}, 403},
+		{"a document with links of its own", patientA, []string{entryWithResource("POST", "Bundle", document)}, 200},
+		{"a fullUrl twice", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation)}, 400},
+		{"a fullUrl twice, with all rights", clinician, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation)}, 400},
 
-		{"an operation", clinician, []string{plain, request("GET", "Patient/a/$everything")}, 400},
-		{"a history", clinician, []string{plain, request("GET", "Patient/a/_history")}, 400},
-		{"metadata", clinician, []string{plain, request("GET", "metadata")}, 400},
-		{"a Bundle", clinician, []string{plain, sending("POST", "", `{"resourceType":"Bundle","type":"batch"}`)}, 400},
-		{"another host", clinician, []string{plain, request("GET", "//evil.example/Patient/a")}, 400},
-		{"a method in small letters", clinician, []string{plain, request("delete", "Observation/a1")}, 400},
+		{"an operation", clinician, []string{plain, bundleEntry("GET", "Patient/a/$everything")}, 400},
+		{"a history", clinician, []string{plain, bundleEntry("GET", "Patient/a/_history")}, 400},
+		{"metadata", clinician, []string{plain, bundleEntry("GET", "metadata")}, 400},
+		{"a Bundle", clinician, []string{plain, entryWithResource("POST", "", `{"resourceType":"Bundle","type":"batch"}`)}, 400},
+		{"another host", clinician, []string{plain, bundleEntry("GET", "//evil.example/Patient/a")}, 400},
+		{"a method in small letters", clinician, []string{plain, bundleEntry("delete", "Observation/a1")}, 400},
 		{"no permission", access.Holder{Scope: "patient/*.rs", Patient: "a"}, []string{plain}, 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
 			writes := 0
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if r.Method != http.MethodGet {
 					writes++
 				}
@@ -431,12 +431,12 @@ func TestTransaction(t *testing.T) {
 }
 
 // Invisible and missing resources are rejected with the same description.
-func TestTransactionTellsNothing(t *testing.T) {
+func TestTransactionRevealsNothing(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "DELETE"} {
 		var texts []string
 		for _, id := range []string{"b1", "c1"} {
-			body, _ := io.ReadAll(newGateway(t, records...).submit(patientA, "transaction", request(method, "Observation/"+id)).Body)
+			body, _ := io.ReadAll(newGateway(t, records...).submit(patientA, "transaction", bundleEntry(method, "Observation/"+id)).Body)
 			texts = append(texts, string(body))
 		}
 		if texts[0] != texts[1] || !strings.HasPrefix(texts[0], "Nothing was done, because of Bundle.entry[0]: ") {
@@ -445,15 +445,15 @@ func TestTransactionTellsNothing(t *testing.T) {
 	}
 }
 
-func TestTransactionAnswer(t *testing.T) {
+func TestTransactionResponse(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	r := answered(t, g.submit(patientA, "transaction",
-		request("GET", "Observation?status=final"),
-		sending("POST", "Observation", withMember),
-		named("urn:uuid:o", "POST", "Observation", newObservation),
-		sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/status","value":"amended"}]`)),
-		request("DELETE", "Observation/a2"),
+	r := parseBatchResponse(t, g.submit(patientA, "transaction",
+		bundleEntry("GET", "Observation?status=final"),
+		entryWithResource("POST", "Observation", withMember),
+		entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation),
+		entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/status","value":"amended"}]`)),
+		bundleEntry("DELETE", "Observation/a2"),
 		`{"fullUrl":"urn:uuid:x","request":{"method":"POST","url":"Device","ifNoneExist":"_id=a1"},"resource":{"resourceType":"Device","patient":{"reference":"Patient/a"}}}`), 6)
 	if got := r.Type + r.status(0) + r.status(1) + r.status(2) + r.status(3) + r.status(4) + r.status(5); got != "transaction-response200201201200204200" {
 		t.Errorf("statuses %s", got)
@@ -477,7 +477,7 @@ func TestTransactionAnswer(t *testing.T) {
 // A written resource without read access is not returned.
 func TestTransactionWithoutRead(t *testing.T) {
 	t.Parallel()
-	r := answered(t, newGateway(t, records...).submit(access.Holder{Scope: "patient/Observation.c", Patient: "a"}, "transaction", sending("POST", "Observation", newObservation)), 1)
+	r := parseBatchResponse(t, newGateway(t, records...).submit(access.Holder{Scope: "patient/Observation.c", Patient: "a"}, "transaction", entryWithResource("POST", "Observation", newObservation)), 1)
 	if r.status(0) != "201" || r.Entry[0].Resource != nil {
 		t.Errorf("%+v", r.Entry[0])
 	}
@@ -488,16 +488,16 @@ func TestTransactionSent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	var sent string
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		if r.Method == http.MethodPost {
 			body, _ := io.ReadAll(r.Body)
 			sent, r.Body = string(body), io.NopCloser(strings.NewReader(string(body)))
 		}
 	}
-	answered(t, g.submit(patientA, "transaction",
+	parseBatchResponse(t, g.submit(patientA, "transaction",
 		`{"fullUrl":"http://elsewhere.example/Observation/1","link":[{"url":"x"}],"resource":`+records[3]+`,"request":{"method":"PUT","url":"%4fbservation/a1","extension":[{"url":"x"}]},"response":{"status":"x"}}`,
-		request("GET", "Patient/a"),
-		named("urn:uuid:o", "POST", "Observation", `{"resourceType":"Observation","id":"z","subject":{"reference":"Patient/a"},"hasMember":[{"reference":"http://elsewhere.example/Observation/1"}]}`)), 3)
+		bundleEntry("GET", "Patient/a"),
+		entryWithFullURL("urn:uuid:o", "POST", "Observation", `{"resourceType":"Observation","id":"z","subject":{"reference":"Patient/a"},"hasMember":[{"reference":"http://elsewhere.example/Observation/1"}]}`)), 3)
 	want := `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":` + records[3] +
 		`,"request":{"method":"PUT","url":"Observation/a1","ifMatch":"W/\"1\""}},{"fullUrl":"urn:uuid:o","resource":` +
 		`{"resourceType":"Observation","subject":{"reference":"Patient/a"},"hasMember":[{"reference":"Observation/a1"}]},"request":{"method":"POST","url":"Observation"}}]}`
@@ -510,12 +510,12 @@ func TestTransactionSent(t *testing.T) {
 func TestTransactionRules(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny request.interaction == 'create' && resource.meta.versionId == '1'")
-	r := answered(t, g.submit(patientA, "transaction", sending("POST", "Observation", newObservation)), 1)
+	r := parseBatchResponse(t, g.submit(patientA, "transaction", entryWithResource("POST", "Observation", newObservation)), 1)
 	if r.status(0) != "201" || r.Entry[0].Resource != nil {
 		t.Errorf("%+v, %s", r.Entry[0].Response, r.Entry[0].Resource)
 	}
 	g = newGateway(t, records...).withRules("deny request.interaction == 'delete'")
 	for _, holder := range []access.Holder{patientA, clinician} {
-		expectStatus(t, g.submit(holder, "transaction", request("DELETE", "Observation/a1")), http.StatusForbidden)
+		expectStatus(t, g.submit(holder, "transaction", bundleEntry("DELETE", "Observation/a1")), http.StatusForbidden)
 	}
 }

@@ -84,7 +84,7 @@ func TestBinaryContentIsJudged(t *testing.T) {
 			t.Errorf("%s: %d", target, got.StatusCode)
 		}
 	}
-	if got := answered(t, g.submit(patientA, "batch", request("GET", "Binary/pdf")), 1); !strings.Contains(string(got.Entry[0].Resource), `"Binary"`) {
+	if got := parseBatchResponse(t, g.submit(patientA, "batch", bundleEntry("GET", "Binary/pdf")), 1); !strings.Contains(string(got.Entry[0].Resource), `"Binary"`) {
 		t.Errorf("an entry of a batch has %s", got.Entry[0].Resource)
 	}
 	r := httptest.NewRequest(http.MethodHead, "/fhir/R4/Binary/pdf", nil)
@@ -98,7 +98,7 @@ func TestBinaryUpload(t *testing.T) {
 	t.Parallel()
 	const own, asPDF = "X-Security-Context: Patient/a", "Content-Type: application/pdf\n"
 	ofStaff := access.Holder{Scope: "user/Binary.cruds", User: clinician.User}
-	for _, tt := range []writing{
+	for _, tt := range []writeCase{
 		{"of the patient", patientA, "POST Binary", "hello", asPDF + own, 201, `Binary/new-20="data":"aGVsbG8="`},
 		{"of a record of the patient", patientA, "POST Binary", "hello", asPDF + "X-Security-Context: Observation/a1", 201, `Binary/new-20={"reference":"Observation/a1"}`},
 		{"of another patient", patientA, "POST Binary", "hello", asPDF + "X-Security-Context: Patient/b", 403, ""},
@@ -122,7 +122,7 @@ func TestBinaryUpload(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, append(slices.Clone(writable), pdf)...)
 			if tt.status == 413 {
-				g.Limits = fhirserver.Limits{Body: 500}
+				g.Limits = fhirserver.Limits{BodyBytes: 500}
 			}
 			tt.checkAt(g)
 		})
@@ -135,8 +135,8 @@ func TestBinaryUpload(t *testing.T) {
 	}
 }
 
-// note returns a DocumentReference with an attachment.
-func note(id, category, subject, more, url string) string {
+// documentReference returns a DocumentReference with an attachment.
+func documentReference(id, category, subject, more, url string) string {
 	return `{"resourceType":"DocumentReference","id":"` + id + `","status":"current","category":[{"coding":[{"code":"` + category + `"}]}],"subject":{"reference":"` + subject + `"}` +
 		more + `,"content":[{"attachment":{"contentType":"text/plain","url":"` + url + `"}}]}`
 }
@@ -153,38 +153,38 @@ func TestBinaryByReferrer(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 21)
 	for n := range many {
-		many[n] = note(fmt.Sprint("d", n), "clinical-note", "Patient/a", "", "Binary/n")
+		many[n] = documentReference(fmt.Sprint("d", n), "clinical-note", "Patient/a", "", "Binary/n")
 	}
 	for _, tt := range []struct {
 		name, scope string
 		documents   []string
 		status      int
 	}{
-		{"a relative address", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
-		{"with a slash", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "/Binary/n")}, 200},
-		{"the gateway's address", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "https://gateway.example/fhir/R4/Binary/n")}, 200},
-		{"the server's address", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", fhirtest.Address+"/Binary/n")}, 200},
-		{"another server's address", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "https://other.example/fhir/Binary/n")}, 404},
-		{"another Binary", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n2")}, 404},
+		{"a relative address", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
+		{"with a slash", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "/Binary/n")}, 200},
+		{"the gateway's address", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "https://gateway.example/fhir/R4/Binary/n")}, 200},
+		{"the server's address", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", fhirtest.Address+"/Binary/n")}, 200},
+		{"another server's address", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "https://other.example/fhir/Binary/n")}, 404},
+		{"another Binary", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n2")}, 404},
 		{"no document", "patient/*.rs", nil, 404},
-		{"another patient's", "patient/*.rs", []string{note("d", "clinical-note", "Patient/b", "", "Binary/n")}, 404},
-		{"nobody's", "patient/*.rs", []string{note("d", "clinical-note", "Group/g", "", "Binary/n")}, 404},
-		{"two of the patient's", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n"), note("e", "other", "Patient/a", "", "/Binary/n")}, 200},
-		{"the patient's and another patient's", "patient/*.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n"), note("e", "other", "Patient/b", "", "/Binary/n")}, 404},
-		{"another patient's, whose author is the patient", "patient/*.rs", []string{note("d", "clinical-note", "Patient/b", `,"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
-		{"of a contained patient", "patient/*.rs", []string{note("d", "clinical-note", "#p", `,"contained":[{"resourceType":"Patient","id":"p"}],"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
+		{"another patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/b", "", "Binary/n")}, 404},
+		{"nobody's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Group/g", "", "Binary/n")}, 404},
+		{"two of the patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n"), documentReference("e", "other", "Patient/a", "", "/Binary/n")}, 200},
+		{"the patient's and another patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n"), documentReference("e", "other", "Patient/b", "", "/Binary/n")}, 404},
+		{"another patient's, whose author is the patient", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/b", `,"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
+		{"of a contained patient", "patient/*.rs", []string{documentReference("d", "clinical-note", "#p", `,"contained":[{"resourceType":"Patient","id":"p"}],"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
 		{"too many", "patient/*.rs", many, 404},
 		{"as many as are judged", "patient/*.rs", many[:20], 200},
-		{"a covered category", notesOnly, []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
-		{"another category", notesOnly, []string{note("d", "psychotherapy", "Patient/a", "", "Binary/n")}, 404},
-		{"a covered category and another", notesOnly, []string{note("d", "psychotherapy", "Patient/a", "", "Binary/n"), note("e", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
-		{"no scope for documents", "patient/Binary.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
-		{"a scope to search for documents", "patient/Binary.rs patient/DocumentReference.s", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
-		{"a scope for documents of patient c", "patient/Binary.rs user/DocumentReference.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
-		{"a scope for all documents", "patient/Binary.rs system/DocumentReference.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
-		{"a scope for all documents, another patient's", "patient/Binary.rs system/DocumentReference.rs", []string{note("d", "clinical-note", "Patient/b", "", "Binary/n")}, 404},
-		{"a constraint on the Binary", "patient/Binary.rs?_id=other patient/DocumentReference.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
-		{"no scope for Binary", "patient/DocumentReference.rs", []string{note("d", "clinical-note", "Patient/a", "", "Binary/n")}, 403},
+		{"a covered category", notesOnly, []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
+		{"another category", notesOnly, []string{documentReference("d", "psychotherapy", "Patient/a", "", "Binary/n")}, 404},
+		{"a covered category and another", notesOnly, []string{documentReference("d", "psychotherapy", "Patient/a", "", "Binary/n"), documentReference("e", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
+		{"no scope for documents", "patient/Binary.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
+		{"a scope to search for documents", "patient/Binary.rs patient/DocumentReference.s", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
+		{"a scope for documents of patient c", "patient/Binary.rs user/DocumentReference.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
+		{"a scope for all documents", "patient/Binary.rs system/DocumentReference.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 200},
+		{"a scope for all documents, another patient's", "patient/Binary.rs system/DocumentReference.rs", []string{documentReference("d", "clinical-note", "Patient/b", "", "Binary/n")}, 404},
+		{"a constraint on the Binary", "patient/Binary.rs?_id=other patient/DocumentReference.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 404},
+		{"no scope for Binary", "patient/DocumentReference.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")}, 403},
 		{"a scope for all Binaries", "system/Binary.rs", nil, 200},
 	} {
 		for _, sends := range []bool{false, true} {
@@ -220,7 +220,7 @@ func TestBinaryContextDecides(t *testing.T) {
 	} {
 		text := strings.Replace(plain, `"data"`, `"securityContext":`+context+`,"data"`, 1)
 		for _, sends := range []bool{false, true} {
-			g := newGateway(t, append(slices.Clone(records), text, note("d", "clinical-note", "Patient/a", "", "Binary/n"))...)
+			g := newGateway(t, append(slices.Clone(records), text, documentReference("d", "clinical-note", "Patient/a", "", "Binary/n"))...)
 			g.server.SendsContent = sends
 			if got := g.get(patientA, "Binary/n").StatusCode; got != want {
 				t.Errorf("%s: %d, want %d", context, got, want)
@@ -230,7 +230,7 @@ func TestBinaryContextDecides(t *testing.T) {
 	for rule, want := range map[string]int{
 		"deny resource.resourceType == 'Binary'": 404, "deny resource.resourceType == 'DocumentReference'": 404, "deny resource.status == 'x'": 200,
 	} {
-		g := newGateway(t, plain, note("d", "clinical-note", "Patient/a", "", "Binary/n")).withRules(rule)
+		g := newGateway(t, plain, documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")).withRules(rule)
 		if got := g.get(patientA, "Binary/n").StatusCode; got != want {
 			t.Errorf("%s: %d, want %d", rule, got, want)
 		}
@@ -245,8 +245,8 @@ func TestAttachment(t *testing.T) {
 	}
 	stored := append(slices.Clone(records), plain, secured("own", "Patient/a"), secured("record", "Observation/a1"), secured("other", "Patient/b"),
 		strings.Replace(plain, `"n"`, `"named"`, 1), strings.Replace(plain, `"n"`, `"psych"`, 1), strings.Replace(plain, `"n"`, `"his"`, 1),
-		note("d", "clinical-note", "Patient/a", "", "Binary/named"), note("p", "psychotherapy", "Patient/a", "", "Binary/psych"), note("h", "clinical-note", "Patient/b", "", "Binary/his"),
-		note("w", "clinical-note", "Patient/a", "", "https://elsewhere.example/x.pdf"))
+		documentReference("d", "clinical-note", "Patient/a", "", "Binary/named"), documentReference("p", "psychotherapy", "Patient/a", "", "Binary/psych"), documentReference("h", "clinical-note", "Patient/b", "", "Binary/his"),
+		documentReference("w", "clinical-note", "Patient/a", "", "https://elsewhere.example/x.pdf"))
 	writer := "patient/DocumentReference.cruds?category=clinical-note patient/Binary.cruds patient/Patient.rs patient/Observation.rs"
 	for url, want := range map[string]bool{
 		"Binary/own": true, "/Binary/own": true, "https://gateway.example/fhir/R4/Binary/own": true, "Binary/own/_history/1": true, "Binary/record": true, "Binary/named": true,
@@ -257,7 +257,7 @@ func TestAttachment(t *testing.T) {
 		"Binary%2Fn": false, "%42inary/n": false, "binary/n": false, "Binary/n?x=1": false, "Binary/n#x": false, "//gateway.example/fhir/R4/Binary/n": false, "./Binary/n": false,
 		"Binary/other": false, "Binary/psych": false, "Binary/his": false, "Binary/none": false, "Binary/../Binary/n": false, "Binary/": false, "fhir/Binary/n": false,
 	} {
-		text := note("w", "clinical-note", "Patient/a", "", url)
+		text := documentReference("w", "clinical-note", "Patient/a", "", url)
 		twice := strings.Replace(text, `"content":[`, `"content":[{"attachment":{"url":"Binary/own"}},`, 1)
 		for _, request := range []struct{ line, body, header string }{
 			{"POST DocumentReference", text, ""},
@@ -268,13 +268,13 @@ func TestAttachment(t *testing.T) {
 			{"PATCH DocumentReference/w", `[{"op":"replace","path":"/content/0/attachment/url","value":"` + url + `"}]`, "Content-Type: application/json-patch+json"},
 			{"PATCH DocumentReference/w", `[{"op":"add","path":"/content/-","value":{"attachment":{"url":"` + url + `"}}}]`, "Content-Type: application/json-patch+json"},
 			{"PATCH DocumentReference?_id=w", `[{"op":"replace","path":"/content","value":[{"attachment":{"url":"` + url + `"}}]}]`, "Content-Type: application/json-patch+json"},
-			{"POST ", `{"resourceType":"Bundle","type":"batch","entry":[` + sending("PUT", "DocumentReference/w", text) + `]}`, ""},
-			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + sending("PUT", "DocumentReference/w", text) + `]}`, ""},
-			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + sending("POST", "DocumentReference", text) + `]}`, ""},
+			{"POST ", `{"resourceType":"Bundle","type":"batch","entry":[` + entryWithResource("PUT", "DocumentReference/w", text) + `]}`, ""},
+			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + entryWithResource("PUT", "DocumentReference/w", text) + `]}`, ""},
+			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + entryWithResource("POST", "DocumentReference", text) + `]}`, ""},
 		} {
 			g := newGateway(t, stored...)
 			before := g.server.All()
-			got := g.written(writing{holder: access.Holder{Scope: writer, Patient: "a"}, request: request.line, body: request.body, header: request.header})
+			got := g.written(writeCase{holder: access.Holder{Scope: writer, Patient: "a"}, request: request.line, body: request.body, header: request.header})
 			body, _ := io.ReadAll(got.Body)
 			written := len(g.server.All()) != len(before) || g.server.Get("DocumentReference/w") != before["DocumentReference/w"]
 			if written != want || written != (got.StatusCode/100 == 2) && !strings.Contains(request.body, `"batch"`) {
@@ -292,16 +292,16 @@ func TestAttachmentInTransaction(t *testing.T) {
 		name, binary, url string
 		status            int
 	}{
-		{"created", named("urn:uuid:1", "POST", "Binary", own), "urn:uuid:1", 200},
-		{"created, of another patient", named("urn:uuid:1", "POST", "Binary", strings.Replace(own, "Patient/a", "Patient/b", 1)), "urn:uuid:1", 403},
-		{"created, of nobody", named("urn:uuid:1", "POST", "Binary", plain), "urn:uuid:1", 403},
-		{"under its id", named("https://gateway.example/fhir/R4/Binary/x", "PUT", "Binary/x", own), "Binary/x", 200},
-		{"one that the server has", named("urn:uuid:1", "POST", "Binary", own), "Binary/n", 403},
-		{"one that the server has, over it", named("https://gateway.example/fhir/R4/Binary/n", "PUT", "Binary/n", strings.Replace(own, `"x"`, `"n"`, 1)), "Binary/n", 403},
+		{"created", entryWithFullURL("urn:uuid:1", "POST", "Binary", own), "urn:uuid:1", 200},
+		{"created, of another patient", entryWithFullURL("urn:uuid:1", "POST", "Binary", strings.Replace(own, "Patient/a", "Patient/b", 1)), "urn:uuid:1", 403},
+		{"created, of nobody", entryWithFullURL("urn:uuid:1", "POST", "Binary", plain), "urn:uuid:1", 403},
+		{"under its id", entryWithFullURL("https://gateway.example/fhir/R4/Binary/x", "PUT", "Binary/x", own), "Binary/x", 200},
+		{"one that the server has", entryWithFullURL("urn:uuid:1", "POST", "Binary", own), "Binary/n", 403},
+		{"one that the server has, over it", entryWithFullURL("https://gateway.example/fhir/R4/Binary/n", "PUT", "Binary/n", strings.Replace(own, `"x"`, `"n"`, 1)), "Binary/n", 403},
 	} {
 		g := newGateway(t, append(slices.Clone(records), plain)...)
-		g.Upsert = true
-		got := g.submit(patientA, "transaction", tt.binary, named("urn:uuid:2", "POST", "DocumentReference", note("w", "clinical-note", "Patient/a", "", tt.url)))
+		g.AllowsUpsert = true
+		got := g.submit(patientA, "transaction", tt.binary, entryWithFullURL("urn:uuid:2", "POST", "DocumentReference", documentReference("w", "clinical-note", "Patient/a", "", tt.url)))
 		if text, _ := io.ReadAll(got.Body); got.StatusCode != tt.status {
 			t.Errorf("%s: %d: %s", tt.name, got.StatusCode, text)
 		}
@@ -323,7 +323,7 @@ func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
 	if strings.Contains(r.URL.Path, "DocumentReference") {
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, err := io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+note("d", "clinical-note", "Patient/a", "", "Binary/n")+`}]}`)
+		_, err := io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")+`}]}`)
 		return err
 	}
 	w.Header().Set("Etag", s.etags[0])
@@ -353,13 +353,13 @@ func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// discarding counts the bytes that a client gets.
-type discarding struct {
+// byteCounter counts the bytes that a client gets.
+type byteCounter struct {
 	http.ResponseWriter
 	bytes int
 }
 
-func (d *discarding) Write(p []byte) (int, error) {
+func (d *byteCounter) Write(p []byte) (int, error) {
 	d.bytes += len(p)
 	return len(p), nil
 }
@@ -393,12 +393,12 @@ func TestBinaryStream(t *testing.T) {
 			}
 			g := newGateway(t)
 			recorder := httptest.NewRecorder()
-			w := &discarding{ResponseWriter: recorder}
+			w := &byteCounter{ResponseWriter: recorder}
 			r := httptest.NewRequest(tt.method, "/fhir/R4/Binary/n", nil)
 			r.Header.Set("Range", "bytes=0-6")
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if err := g.Serve(w, r, &s, enforce.Bearer{Rights: access.New(patientA, g.Shared)}); err != nil {
+			if err := g.Serve(w, r, &s, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)}); err != nil {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)
@@ -423,9 +423,9 @@ func TestBinaryOutside(t *testing.T) {
 	for etag, want := range map[string]int{`"cafe"`: 200, `"beef"`: 502, "": 502} {
 		s := &longContent{size: 7, etags: [2]string{`W/"1"`, etag}, contentType: "application/dicom", status: 200, inline: outside}
 		g, recorder := newGateway(t), httptest.NewRecorder()
-		err := g.Serve(recorder, httptest.NewRequest(http.MethodGet, "/fhir/R4/Binary/n", nil), s, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+		err := g.Serve(recorder, httptest.NewRequest(http.MethodGet, "/fhir/R4/Binary/n", nil), s, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 		status := recorder.Code
-		if refusal := statusOf(err); refusal != nil {
+		if refusal := rejectionIn(err); refusal != nil {
 			status = refusal.Status
 		}
 		if last := s.asked[len(s.asked)-1]; status != want || !strings.HasSuffix(last, "/Binary/n/$binary-access-read?path=Binary") || want == 200 && (recorder.Body.Len() != 7 || recorder.Header().Get("Etag") != `W/"1"`) {
@@ -439,7 +439,7 @@ func TestBinaryOutside(t *testing.T) {
 func TestAttachmentUnbound(t *testing.T) {
 	t.Parallel()
 	staff := interaction.Reference{Type: "Practitioner", ID: "alice"}
-	opening, moving := note("w", "clinical-note", "Patient/a", "", "Binary/n"), note("other", "clinical-note", "Patient/a", "", "Binary/his")
+	opening, moving := documentReference("w", "clinical-note", "Patient/a", "", "Binary/n"), documentReference("other", "clinical-note", "Patient/a", "", "Binary/his")
 	for _, tt := range []struct {
 		name, rule, scope string
 		refused           bool
@@ -462,17 +462,17 @@ func TestAttachmentUnbound(t *testing.T) {
 			{"PUT DocumentReference/other", moving, ""},
 			{"PATCH DocumentReference/w", `[{"op":"replace","path":"/content/0/attachment/url","value":"Binary/n"}]`, "Content-Type: application/json-patch+json"},
 			{"PATCH DocumentReference/other", `[{"op":"replace","path":"/subject/reference","value":"Patient/a"}]`, "Content-Type: application/json-patch+json"},
-			{"POST ", `{"resourceType":"Bundle","type":"batch","entry":[` + sending("POST", "DocumentReference", opening) + `]}`, ""},
-			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + sending("PUT", "DocumentReference/w", opening) + `]}`, ""},
+			{"POST ", `{"resourceType":"Bundle","type":"batch","entry":[` + entryWithResource("POST", "DocumentReference", opening) + `]}`, ""},
+			{"POST ", `{"resourceType":"Bundle","type":"transaction","entry":[` + entryWithResource("PUT", "DocumentReference/w", opening) + `]}`, ""},
 		} {
-			g := newGateway(t, append(slices.Clone(records), plain, strings.Replace(plain, `"n"`, `"his"`, 1), note("other", "clinical-note", "Patient/b", "", "Binary/his"),
-				note("w", "clinical-note", "Patient/a", "", "https://elsewhere.example/x.pdf"))...)
+			g := newGateway(t, append(slices.Clone(records), plain, strings.Replace(plain, `"n"`, `"his"`, 1), documentReference("other", "clinical-note", "Patient/b", "", "Binary/his"),
+				documentReference("w", "clinical-note", "Patient/a", "", "https://elsewhere.example/x.pdf"))...)
 			if tt.rule != "" {
 				g = g.withRules(tt.rule)
 			}
 			before := g.server.All()
 			h := access.Holder{Scope: tt.scope, Patient: "a", User: staff}
-			got := g.written(writing{holder: h, request: request.line, body: request.body, header: request.header})
+			got := g.written(writeCase{holder: h, request: request.line, body: request.body, header: request.header})
 			text, _ := io.ReadAll(got.Body)
 			after := g.server.All()
 			written := len(after) != len(before) || after["DocumentReference/w"] != before["DocumentReference/w"] || after["DocumentReference/other"] != before["DocumentReference/other"]
@@ -492,8 +492,8 @@ func TestAttachmentUnbound(t *testing.T) {
 // checked on writes.
 func TestReferrerOfBinary(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, append(slices.Clone(records), `{"resourceType":"Media","id":"m","status":"completed","subject":{"reference":"Patient/b"}}`, note("w", "clinical-note", "Patient/a", "", "Media/m"))...)
-	g.Shared = enforce.NewShared(enforce.Shared{"Media": enforce.SharedRule("security_context")})
+	g := newGateway(t, append(slices.Clone(records), `{"resourceType":"Media","id":"m","status":"completed","subject":{"reference":"Patient/b"}}`, documentReference("w", "clinical-note", "Patient/a", "", "Media/m"))...)
+	g.TypeRules = enforce.NewTypeRules(enforce.TypeRules{"Media": enforce.FindTypeRule("security_context")})
 	if got := g.get(patientA, "Media/m").StatusCode; got != http.StatusNotFound {
 		t.Errorf("status %d", got)
 	}
@@ -509,9 +509,9 @@ func TestDeniedContent(t *testing.T) {
 			for _, line := range []string{"", "Range: bytes=0-2", "Accept: text/plain", `If-None-Match: W/"1"`, "Accept: application/fhir+json", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"} {
 				for _, target := range []string{"GET Binary/n", "HEAD Binary/n", "GET Binary/n/_history/1", "GET Binary/n?_format=text/plain", "GET Binary/n?_elements=id", "GET Binary/n/_history"} {
 					for _, h := range []access.Holder{reader, patientA} {
-						g := newGateway(t, label(plain), note("d", "clinical-note", "Patient/a", "", "Binary/n")).withRules("deny resource.resourceType == 'Binary' && " + rule)
+						g := newGateway(t, label(plain), documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")).withRules("deny resource.resourceType == 'Binary' && " + rule)
 						g.server.SendsContent = sends
-						got := g.written(writing{holder: h, request: target, header: "Content-Type: \n" + line})
+						got := g.written(writeCase{holder: h, request: target, header: "Content-Type: \n" + line})
 						if got.StatusCode < 400 {
 							t.Errorf("%s: %s %s, sends content %v: %d", rule, target, line, sends, got.StatusCode)
 						}
@@ -535,24 +535,24 @@ func TestBinaryInTransaction(t *testing.T) {
 	t.Parallel()
 	own := `{"resourceType":"Binary","id":"n","contentType":"text/plain","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`
 	document := func(url string) string {
-		return named("urn:uuid:2", "POST", "DocumentReference", note("w", "clinical-note", "Patient/a", "", url))
+		return entryWithFullURL("urn:uuid:2", "POST", "DocumentReference", documentReference("w", "clinical-note", "Patient/a", "", url))
 	}
 	for _, url := range []string{"Binary/n", "urn:uuid:1", "https://gateway.example/fhir/R4/Binary/n", fhirtest.Address + "/Binary/n"} {
 		for name, entry := range map[string]string{
-			"created with the id":     named("urn:uuid:1", "POST", "Binary", own),
-			"created with the url":    named("https://gateway.example/fhir/R4/Binary/n", "POST", "Binary", own),
+			"created with the id":     entryWithFullURL("urn:uuid:1", "POST", "Binary", own),
+			"created with the url":    entryWithFullURL("https://gateway.example/fhir/R4/Binary/n", "POST", "Binary", own),
 			"created conditionally":   `{"fullUrl":"urn:uuid:1","request":{"method":"POST","url":"Binary","ifNoneExist":"_id=n"},"resource":` + own + `}`,
-			"updated":                 named("urn:uuid:1", "PUT", "Binary/n", own),
-			"updated by criteria":     named("urn:uuid:1", "PUT", "Binary?_id=n", own),
-			"deleted":                 requested("DELETE", "Binary/n"),
+			"updated":                 entryWithFullURL("urn:uuid:1", "PUT", "Binary/n", own),
+			"updated by criteria":     entryWithFullURL("urn:uuid:1", "PUT", "Binary?_id=n", own),
+			"deleted":                 entryWithoutResource("DELETE", "Binary/n"),
 			"read":                    `{"fullUrl":"urn:uuid:1","request":{"method":"GET","url":"Binary/n"}}`,
 			"patched":                 `{"fullUrl":"urn:uuid:1","request":{"method":"PATCH","url":"Binary/n"},"resource":{"resourceType":"Binary","contentType":"application/json-patch+json","data":"W10="}}`,
-			"created by another name": named("urn:uuid:1", "POST", "Observation", newObservation),
+			"created by another name": entryWithFullURL("urn:uuid:1", "POST", "Observation", newObservation),
 		} {
 			for _, upsert := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s %v", name, url, upsert), func(t *testing.T) {
 					g := newGateway(t, append(slices.Clone(records), plain)...)
-					g.Upsert = upsert
+					g.AllowsUpsert = upsert
 					text, _ := io.ReadAll(g.submit(patientA, "transaction", entry, document(url)).Body)
 					r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Binary/n", nil)
 					if got := g.send(patientA, r).StatusCode; got == 200 {

@@ -77,17 +77,17 @@ func TestCarried(t *testing.T) {
 	for of, carrier := range carriers {
 		for resourceType, c := range carried {
 			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
-			g := carrying(t, c.text, fill.Replace(carrier))
+			g := newCarrierGateway(t, c.text, fill.Replace(carrier))
 			isShared := slices.Contains(everyones, resourceType)
 			for scope, covers := range carriedScopes {
 				want := covers && !(of == "target" && isShared) || strings.HasPrefix(of, "contained") && isShared
 				holder := access.Holder{
 					Scope: carrierScopes[of] + " " + fill.Replace(scope), Patient: "a", User: interaction.Reference{Type: "Patient", ID: "c"}, UserPatient: "c",
 				}
-				for way, target := range waysTo(carrier, scope, resourceType) {
+				for way, target := range carrierRequests(carrier, scope, resourceType) {
 					r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 					if way == "batch" {
-						r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`)
+						r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+bundleEntry("GET", target)+`]}`)
 					}
 					r.Header.Set("Accept", "application/fhir+json")
 					body, _ := io.ReadAll(g.send(holder, r).Body)
@@ -109,18 +109,18 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// carrying returns a gateway for a server with a carrier and the resource that it carries.
-func carrying(t *testing.T, text, carrier string) *gateway {
+// newCarrierGateway returns a gateway for a server with a carrier and the resource that it carries.
+func newCarrierGateway(t *testing.T, text, carrier string) *gateway {
 	t.Helper()
 	g := newGateway(t, append(slices.Clone(records), text, carrier,
 		`{"resourceType":"DiagnosticReport","id":"d","status":"final","subject":{"reference":"Patient/a"},"result":[{"reference":"Observation/carrier"}]}`)...)
 	everything := `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + carrier + `}]}`
-	g.server.Answers = map[string]http.HandlerFunc{"Patient/a/$everything": answering(everything)}
+	g.server.Handlers = map[string]http.HandlerFunc{"Patient/a/$everything": newHandler(everything)}
 	return g
 }
 
-// waysTo returns the requests that can find a carrier.
-func waysTo(carrier, scope, resourceType string) map[string]string {
+// carrierRequests returns the requests that can find a carrier.
+func carrierRequests(carrier, scope, resourceType string) map[string]string {
 	_, rest, _ := strings.Cut(carrier, `"resourceType":"`)
 	kind, _, _ := strings.Cut(rest, `"`)
 	ways := map[string]string{
@@ -169,20 +169,20 @@ func TestCarriedWrites(t *testing.T) {
 					"PUT " + kind + "/carrier":    text,
 					"PATCH " + kind + "/carrier":  `[{"op":"add","path":"/language","value":"de"}]`,
 					"DELETE " + kind + "/carrier": "",
-					"POST ":                       `{"resourceType":"Bundle","type":"transaction","entry":[` + sending("PUT", kind+"/carrier", text) + `]}`,
+					"POST ":                       `{"resourceType":"Bundle","type":"transaction","entry":[` + entryWithResource("PUT", kind+"/carrier", text) + `]}`,
 				} {
-					g := carrying(t, c.text, text)
+					g := newCarrierGateway(t, c.text, text)
 					before := len(g.server.All())
 					header := ""
 					if strings.HasPrefix(way, "PATCH") {
 						header = "Content-Type: application/json-patch+json"
 					}
-					g.server.Seen = func(r *http.Request) {
+					g.server.OnRequest = func(r *http.Request) {
 						if r.Method != http.MethodGet && !want {
 							t.Errorf("%s %s under %q: %s %s reaches the server", of, resourceType, holder.Scope, r.Method, r.URL)
 						}
 					}
-					got := g.written(writing{holder: holder, request: way, body: body, header: header})
+					got := g.written(writeCase{holder: holder, request: way, body: body, header: header})
 					if text, _ := io.ReadAll(got.Body); (got.StatusCode/100 == 2) != want || !want && len(g.server.All()) != before {
 						t.Errorf("%s %s under %q: %s: %d, want %v: %.200s", of, resourceType, holder.Scope, way, got.StatusCode, want, text)
 					}
@@ -198,7 +198,7 @@ func TestContainedSubject(t *testing.T) {
 	t.Parallel()
 	tested := 0
 	for _, resourceType := range interaction.Types() {
-		names, _ := compartment.Patient(resourceType)
+		names, _ := compartment.PatientParameters(resourceType)
 		for _, name := range names {
 			p, _ := searchparam.Lookup(resourceType, name)
 			for _, path := range p.Paths {
@@ -287,7 +287,7 @@ func TestReferences(t *testing.T) {
 	}
 	nested := observation("", "Patient/a", `,"extension":[{"url":"http://e","valueReference":{"reference":"Patient?identifier=1"}}]`)
 	list := `{"resourceType":"List","id":"a1","title":"new","subject":{"reference":"Patient/a"},"entry":[{"item":{"reference":"Observation/b1"}}]}`
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"to an own record", patientA, "POST Observation", focus("", "Encounter/a1"), "", 201, "Observation/new-19=Encounter/a1"},
 		{"to another's record", patientA, "POST Observation", focus("", "Encounter/b1"), "", 403, ""},
 		{"to what is not there", patientA, "POST Observation", focus("", "Encounter/none"), "", 403, ""},
@@ -324,9 +324,9 @@ func TestReferencesLookAlike(t *testing.T) {
 	for _, id := range []string{"b1", "none"} {
 		g := newGateway(t, writable...)
 		asked := ""
-		g.server.Seen = func(r *http.Request) { asked += r.Method + " " }
+		g.server.OnRequest = func(r *http.Request) { asked += r.Method + " " }
 		body := observation("", "Patient/a", `,"encounter":{"reference":"Encounter/`+id+`"}`)
-		response := g.written(writing{holder: patientA, request: "POST Observation", body: body})
+		response := g.written(writeCase{holder: patientA, request: "POST Observation", body: body})
 		text, _ := io.ReadAll(response.Body)
 		answers[response.Status+string(text)+asked] = true
 	}
@@ -339,10 +339,10 @@ func TestReferencesLookAlike(t *testing.T) {
 func TestDotSegments(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
-	g.server.Seen = func(r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }
 	for _, to := range []string{"Encounter/..", "Encounter/.", "Encounter/../Patient/b"} {
 		body := observation("", "Patient/a", `,"focus":[{"reference":"`+to+`"}]`)
-		if got := g.written(writing{holder: patientA, request: "POST Observation", body: body}); got.StatusCode != http.StatusForbidden {
+		if got := g.written(writeCase{holder: patientA, request: "POST Observation", body: body}); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", to, got.StatusCode)
 		}
 	}
@@ -365,7 +365,7 @@ func TestConditionalReferences(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
 			g := newGateway(t, chart...)
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if text, _ := io.ReadAll(r.Body); strings.Contains(string(text), "?") {
 					t.Errorf("%s: the server is sent %s", tt.name, text)
 				} else {

@@ -59,7 +59,7 @@ func TestChallenge(t *testing.T) {
 	for k, resourceType := range interaction.Types() {
 		t.Run(resourceType, func(t *testing.T) {
 			t.Parallel()
-			c := challenges{t: t, text: ownOf(resourceType), done: map[string]*guard.Error{}}
+			c := challenges{t: t, text: recordOfPatient(resourceType), done: map[string]*guard.Error{}}
 			c.g = newGateway(t, c.text, `{"resourceType":"Patient","id":"a"}`)
 			for m, line := range challengedRequests {
 				for n, scope := range challengedScopes {
@@ -108,7 +108,7 @@ func (c challenges) check(h access.Holder, line string, step int) {
 		}
 		more := h
 		more.Scope += " " + wanted
-		if again := c.of(more, line); again != nil && errors.Is(again.Err, message.ErrScope) && again.Scope == "" {
+		if again := c.of(more, line); again != nil && errors.Is(again.Err, message.ErrInsufficientScope) && again.Scope == "" {
 			c.t.Errorf("%s under %q: %s does not help: %s", line, h.Scope, wanted, again.Description)
 		}
 		c.check(more, line, step+1)
@@ -153,13 +153,13 @@ func (c challenges) send(h access.Holder, line string) *guard.Error {
 	if strings.Contains(target, "$export") {
 		r.Header.Set("Prefer", "respond-async")
 	}
-	err := g.Serve(httptest.NewRecorder(), r, g.server, enforce.Bearer{Rights: access.New(h, g.Shared)})
+	err := g.Serve(httptest.NewRecorder(), r, g.server, enforce.Bearer{Rights: access.New(h, g.TypeRules)})
 	refusal, _ := errors.AsType[*guard.Error](err)
 	return refusal
 }
 
-// ownOf returns a resource of a type that belongs to patient a, if the type can name its patient.
-func ownOf(resourceType string) string {
+// recordOfPatient returns a resource of a type that belongs to patient a, if the type can name its patient.
+func recordOfPatient(resourceType string) string {
 	text := `{"resourceType":"` + resourceType + `","id":"x"`
 	for _, name := range append(membershipOf(resourceType), "patient") {
 		p, ok := searchparam.Lookup(resourceType, name)
@@ -171,7 +171,7 @@ func ownOf(resourceType string) string {
 }
 
 func membershipOf(resourceType string) []string {
-	names, _ := compartment.Patient(resourceType)
+	names, _ := compartment.PatientParameters(resourceType)
 	return slices.Clone(names)
 }
 
@@ -237,7 +237,7 @@ func TestAsksAlike(t *testing.T) {
 			t.Run(kind+": "+name, func(t *testing.T) {
 				t.Parallel()
 				for of, holder := range holders {
-					hidden, absent := askedFor(t, holder, text, asking, "no"), askedFor(t, holder, text, asking, "absent")
+					hidden, absent := backendRequests(t, holder, text, asking, "no"), backendRequests(t, holder, text, asking, "absent")
 					if !slices.Equal(hidden, absent) {
 						t.Errorf("%s: there: %q\nabsent: %q", of, hidden, absent)
 					}
@@ -257,20 +257,20 @@ func TestAsksMoreOfOwn(t *testing.T) {
 		`{"reference":"Observation/a1"},{"reference":"Observation/a2"},{"reference":"Observation/b1"}`: 4,
 	} {
 		text := `{"resourceType":"Provenance","id":"no","target":[` + targets + `]}`
-		if got := askedFor(t, access.Holder{Scope: "patient/Provenance.r patient/Observation.r", Patient: "a"}, text, "GET T/I", "no"); len(got) != want+1 {
+		if got := backendRequests(t, access.Holder{Scope: "patient/Provenance.r patient/Observation.r", Patient: "a"}, text, "GET T/I", "no"); len(got) != want+1 {
 			t.Errorf("%s: %q, want %d requests", targets, got, want)
 		}
 	}
 }
 
-// askedFor returns the requests to the FHIR server for a request about a resource or a missing id, and the response.
-func askedFor(t *testing.T, h access.Holder, text, asking, id string) (kinds []string) {
+// backendRequests returns the requests to the FHIR server for a request about a resource or a missing id, and the response.
+func backendRequests(t *testing.T, h access.Holder, text, asking, id string) (kinds []string) {
 	t.Helper()
 	g := newGateway(t, append(slices.Clip(records), `{"resourceType":"Patient","id":"c"}`)...)
 	for range 3 {
 		g.server.Put(text) // several versions
 	}
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/fhir/R4/")
 		i, _ := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
 		kinds = append(kinds, i.Kind.String())
@@ -347,21 +347,21 @@ func TestRequestsOfApps(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row[1], func(t *testing.T) {
 			t.Parallel()
-			if one, three := requestsOf(t, row[1]); one != row[2] || three != row[3] {
+			if one, three := countPageRequests(t, row[1]); one != row[2] || three != row[3] {
 				t.Errorf("takes %s and %s requests, the table has %s and %s", one, three, row[2], row[3])
 			}
 		})
 	}
 }
 
-// requestsOf returns the number of requests of a search of seven resources on one page, and on three.
-func requestsOf(t *testing.T, search string) (one, three string) {
+// countPageRequests returns the number of requests of a search of seven resources on one page, and on three.
+func countPageRequests(t *testing.T, search string) (one, three string) {
 	t.Helper()
 	g := newGateway(t, resourcesFor(t, search, 7)...)
 	g.server.Put(`{"resourceType":"Patient","id":"a"}`)
-	g.server.Answers = map[string]http.HandlerFunc{"Patient/a/$everything": answering(searchset("Patient/a"))}
+	g.server.Handlers = map[string]http.HandlerFunc{"Patient/a/$everything": newHandler(searchset("Patient/a"))}
 	requests := 0
-	g.server.Seen = func(*http.Request) { requests++ }
+	g.server.OnRequest = func(*http.Request) { requests++ }
 	walk := func(size int) string {
 		requests = 0
 		target := search
@@ -389,7 +389,7 @@ func TestConfinedByApp(t *testing.T) {
 		t.Run(search, func(t *testing.T) {
 			t.Parallel()
 			g, asked := newGateway(t, chart...), 0
-			g.server.Seen = func(*http.Request) { asked++ }
+			g.server.OnRequest = func(*http.Request) { asked++ }
 			for _, found := range g.found(patientA, search) {
 				if found == "Observation/b1" {
 					t.Errorf("finds %s", found)
@@ -405,11 +405,11 @@ func TestConfinedByApp(t *testing.T) {
 const ofA = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 
 // A FHIR server that responds to an update with another resource, or with another Content-Type, is not trusted.
-func TestServedAnother(t *testing.T) {
+func TestUntrustedWriteResponse(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	media := "application/fhir+json"
-	g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, r *http.Request) {
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", media)
 		w.Header().Set("Etag", `W/"1"`)
 		text := ofA
@@ -418,7 +418,7 @@ func TestServedAnother(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, text)
 	}}
-	put := writing{holder: patientA, request: "PUT Observation/a1", body: ofA}
+	put := writeCase{holder: patientA, request: "PUT Observation/a1", body: ofA}
 	if response := g.written(put); response.StatusCode != http.StatusOK || bodyOf(t, response) != "" {
 		t.Errorf("another resource was shown: status %d", response.StatusCode)
 	}
@@ -428,8 +428,8 @@ func TestServedAnother(t *testing.T) {
 	}
 }
 
-// TestHeld lists the conditions in write requests to the FHIR server.
-func TestHeld(t *testing.T) {
+// TestWriteConditions lists the conditions in write requests to the FHIR server.
+func TestWriteConditions(t *testing.T) {
 	t.Parallel()
 	patch := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
 	for _, tt := range []struct{ name, request, body, header, want string }{
@@ -437,14 +437,14 @@ func TestHeld(t *testing.T) {
 		{"an update that creates", "PUT Observation/fresh", strings.Replace(ofA, "a1", "fresh", 1), "If-None-Match", "*"},
 	} {
 		g := newGateway(t, records...)
-		g.Upsert = true
+		g.AllowsUpsert = true
 		held := ""
-		g.server.Seen = func(r *http.Request) {
+		g.server.OnRequest = func(r *http.Request) {
 			if r.Method != http.MethodGet {
 				held = r.Header.Get(tt.header)
 			}
 		}
-		if response := g.written(writing{holder: patientA, request: tt.request, body: tt.body}); response.StatusCode >= 300 || held != tt.want {
+		if response := g.written(writeCase{holder: patientA, request: tt.request, body: tt.body}); response.StatusCode >= 300 || held != tt.want {
 			t.Errorf("%s: status %d, %s: %q", tt.name, response.StatusCode, tt.header, held)
 		}
 	}
@@ -456,7 +456,7 @@ func TestWriteBounds(t *testing.T) {
 	all := access.Holder{Scope: "system/Observation.cruds"}
 	jsonMedia := "Content-Type: application/json-patch+json"
 	replace := `{"op":"replace","path":"/status","value":"amended"}`
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"a reference that names no type", all, "POST Observation", strings.Replace(ofA, "Patient/a", "?identifier=1", 1), "", 403, ""},
 		{"a search of another type in a reference", all, "POST Observation", strings.Replace(ofA, "Patient/a", "Patient?identifier=1", 1), "", 403, ""},
 		{"a delete of others along", all, "DELETE Observation/a1?_cascade:mode=delete", "", "", 403, ""},
@@ -464,15 +464,15 @@ func TestWriteBounds(t *testing.T) {
 		{"too many operations", patientA, "PATCH Observation/a1", "[" + strings.Repeat(replace+",", 1000) + replace + "]", jsonMedia, 403, ""},
 	})
 	g := newGateway(t, records...)
-	g.Limits = fhirserver.Limits{Body: 500}
+	g.Limits = fhirserver.Limits{BodyBytes: 500}
 	long := `[{"op":"add","path":"/note","value":[{"text":"` + strings.Repeat("x", 400) + `"}]}]`
-	if got := g.written(writing{holder: patientA, request: "PATCH Observation/a1", body: long, header: jsonMedia}); got.StatusCode != http.StatusUnprocessableEntity {
+	if got := g.written(writeCase{holder: patientA, request: "PATCH Observation/a1", body: long, header: jsonMedia}); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a patch that comes to too much: status %d", got.StatusCode)
 	}
 }
 
 // Included entries that the client has not requested are dropped.
-func TestIncludesAsAsked(t *testing.T) {
+func TestUnrequestedBackendIncludes(t *testing.T) {
 	t.Parallel()
 	const (
 		patient      = `{"resource":{"resourceType":"Patient","id":"a","generalPractitioner":[{"reference":"Practitioner/p"}]}}`
@@ -487,8 +487,8 @@ func TestIncludesAsAsked(t *testing.T) {
 		"?_revinclude=Observation:subject":                                         "Observation/a1 Patient/a",
 	} {
 		g := newGateway(t)
-		g.server.Answers = map[string]http.HandlerFunc{
-			"Patient": answering(`{"resourceType":"Bundle","type":"searchset","entry":[` + strings.Join([]string{patient, practitioner, organization, observation}, ",") + `]}`),
+		g.server.Handlers = map[string]http.HandlerFunc{
+			"Patient": newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[` + strings.Join([]string{patient, practitioner, organization, observation}, ",") + `]}`),
 		}
 		if got := strings.Join(g.found(patientA, "Patient"+query), " "); got != want {
 			t.Errorf("%q: %s, want %s", query, got, want)
@@ -500,9 +500,9 @@ func TestIncludesAsAsked(t *testing.T) {
 func TestGroupsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.server.Answers = map[string]http.HandlerFunc{"Group": func(w http.ResponseWriter, r *http.Request) {
+	g.server.Handlers = map[string]http.HandlerFunc{"Group": func(w http.ResponseWriter, r *http.Request) {
 		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
-		answering(fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":9,
+		newHandler(fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":9,
 			"link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Group?page=%d"}],
 			"entry":[{"resource":{"resourceType":"Group","id":"g%d","member":[{"entity":{"reference":"Patient/a"}}]}}]}`, page+1, page))(w, r)
 	}}
@@ -511,8 +511,8 @@ func TestGroupsAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestSearchesThatReachFurther lists parameters that would compare other resources.
-func TestSearchesThatReachFurther(t *testing.T) {
+// TestSearchesOfOtherResources lists parameters that would compare other resources.
+func TestSearchesOfOtherResources(t *testing.T) {
 	t.Parallel()
 	two := access.Holder{Scope: "user/Observation.rs user/Patient.rs", User: clinician.User}
 	for _, tt := range []struct {
@@ -538,10 +538,10 @@ func TestSearchesThatReachFurther(t *testing.T) {
 }
 
 // A FHIR server's error message is not repeated, and no operation combines patients.
-func TestOperationsSayLittle(t *testing.T) {
+func TestOperationsRevealLittle(t *testing.T) {
 	t.Parallel()
-	g := operating(t)
-	g.server.Answers["Observation/a1/$meta"] = func(w http.ResponseWriter, _ *http.Request) {
+	g := newOperationGateway(t)
+	g.server.Handlers["Observation/a1/$meta"] = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","text":"secret"}`)
@@ -550,7 +550,7 @@ func TestOperationsSayLittle(t *testing.T) {
 		t.Error(text)
 	}
 	both := access.Holder{Scope: "patient/*.rs user/*.rs", Patient: "a", User: interaction.Reference{Type: "Patient", ID: "b"}, UserPatient: "b"}
-	g.server.Seen = func(r *http.Request) { t.Errorf("%s was asked for", r.URL) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("%s was asked for", r.URL) }
 	if got := g.found(both, "Observation/$lastn?patient=Patient/a&subject=Patient/b"); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
@@ -559,7 +559,7 @@ func TestOperationsSayLittle(t *testing.T) {
 // A page link of an operation gets 404 after a site has disabled the operation.
 func TestOperationPageOff(t *testing.T) {
 	t.Parallel()
-	g := operating(t)
+	g := newOperationGateway(t)
 	link := nextIn([]byte(bodyOf(t, g.get(patientA, "Patient/a/$everything?_count=1"))))
 	if got := g.get(patientA, link); got.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", got.StatusCode)
@@ -573,40 +573,40 @@ func TestOperationPageOff(t *testing.T) {
 }
 
 // A rule that allows an interaction allows neither another interaction nor the next entry.
-func TestRulesAllowWhatTheySay(t *testing.T) {
+func TestRulesAllowOnlyTheirInteraction(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction == 'read'", "allow request.id == 'b1' && request.interaction == 'update'")
-	entries := request("GET", "Observation/b1") + "," + request("GET", "Observation/a1")
-	text := bodyOf(t, g.written(writing{holder: nobody, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + entries + `]}`}))
+	entries := bundleEntry("GET", "Observation/b1") + "," + bundleEntry("GET", "Observation/a1")
+	text := bodyOf(t, g.written(writeCase{holder: nobody, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + entries + `]}`}))
 	if strings.Count(text, `"status":"200`) != 1 || strings.Count(text, `"status":"403`) != 1 {
 		t.Error(text)
 	}
-	response := g.written(writing{holder: nobody, request: "PUT Observation/b1", body: records[5]})
+	response := g.written(writeCase{holder: nobody, request: "PUT Observation/b1", body: records[5]})
 	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || text != "" {
 		t.Errorf("status %d: %s", response.StatusCode, text)
 	}
 }
 
-// TestWholeIsRefused lists batches of an unrestricted client that must not be forwarded unchanged.
-func TestWholeIsRefused(t *testing.T) {
+// TestUnrestrictedBatchIsRejected lists batches of an unrestricted client that must not be forwarded unchanged.
+func TestUnrestrictedBatchIsRejected(t *testing.T) {
 	t.Parallel()
 	own := strings.Replace(records[3], `"id":"a1"`, `"id":"a2"`, 1)
 	twice := `{"fullUrl":"urn:uuid:1","request":{"method":"GET","url":"Observation/a1"}}`
 	for _, tt := range []struct{ name, entries string }{
-		{"another id than in the path", sending("PUT", "Observation/a1", own)},
-		{"a patch of another type", sending("PATCH", "Observation/a1", `{"resourceType":"Binary","contentType":"text/plain","data":"W10="}`)},
+		{"another id than in the path", entryWithResource("PUT", "Observation/a1", own)},
+		{"a patch of another type", entryWithResource("PATCH", "Observation/a1", `{"resourceType":"Binary","contentType":"text/plain","data":"W10="}`)},
 		{"a fullUrl twice", twice + "," + twice},
-		{"a search, whose links are to be sealed", request("GET", "Observation?_count=1")},
+		{"a search, whose links are to be sealed", bundleEntry("GET", "Observation?_count=1")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if r.Method != http.MethodGet {
 					t.Errorf("%s %s was asked for", r.Method, r.URL)
 				}
 			}
-			response := g.written(writing{holder: clinician, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + tt.entries + `]}`})
+			response := g.written(writeCase{holder: clinician, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + tt.entries + `]}`})
 			if text := bodyOf(t, response); strings.Contains(text, "_getpages") {
 				t.Errorf("status %d: %s", response.StatusCode, text)
 			}
@@ -615,11 +615,11 @@ func TestWholeIsRefused(t *testing.T) {
 }
 
 // Look-ups for one entry are not reused for the next.
-func TestEntriesForget(t *testing.T) {
+func TestEntriesShareNoLookups(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	entries := strings.Join([]string{request("GET", "Binary/a1"), request("DELETE", "Observation/a1"), request("GET", "Binary/a1")}, ",")
-	response := g.written(writing{holder: patientA, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + entries + `]}`})
+	entries := strings.Join([]string{bundleEntry("GET", "Binary/a1"), bundleEntry("DELETE", "Observation/a1"), bundleEntry("GET", "Binary/a1")}, ",")
+	response := g.written(writeCase{holder: patientA, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + entries + `]}`})
 	text := bodyOf(t, response)
 	if strings.Count(text, `"status":"200`) != 1 || strings.Count(text, `"status":"404`) != 1 {
 		t.Errorf("status %d: %s", response.StatusCode, text)
@@ -738,9 +738,9 @@ func TestIfModifiedSince(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, append([]string{timed("t", "a"), timed("u", "b")}, records...)...)
-			g.server.Answers = map[string]http.HandlerFunc{"Observation/dated": func(w http.ResponseWriter, r *http.Request) {
+			g.server.Handlers = map[string]http.HandlerFunc{"Observation/dated": func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Last-Modified", "Fri, 31 May 2024 10:00:00 GMT")
-				answering(timed("dated", "a"))(w, r)
+				newHandler(timed("dated", "a"))(w, r)
 			}}
 			r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.target, nil)
 			r.Header.Set("If-Modified-Since", tt.since)

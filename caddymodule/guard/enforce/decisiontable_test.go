@@ -66,7 +66,7 @@ const legend = "A cell has the status and, for a Bundle, whose records it contai
 	"or the statuses of a batch's entries. – means that there is no such link. Numbers in headings are those of the cases; cases with equal results share a column, and interactions a row.\n"
 
 // caseTable returns the numbered cases.
-func caseTable(cases []asker) string {
+func caseTable(cases []decisionColumn) string {
 	var b strings.Builder
 	b.WriteString("\n| case | scopes and user | requested resource |\n|--:|---|---|\n")
 	kind := ""
@@ -80,14 +80,14 @@ func caseTable(cases []asker) string {
 }
 
 // decisionTable returns the decisions, one table per title. Equal columns of a table are merged under the names of their cases.
-func decisionTable(t *testing.T, columns []asker) string {
+func decisionTable(t *testing.T, columns []decisionColumn) string {
 	t.Helper()
 	var b strings.Builder
 	g := newGateway(t, decided...) // gateway for requests that change nothing
 	var rows [][]string            // current table: interaction, then a cell per case
-	for _, row := range interactions {
+	for _, row := range dispatchTable {
 		if row.request == "" {
-			b.WriteString(united(rows))
+			b.WriteString(mergeEqual(rows))
 			rows = [][]string{{row.interaction}}
 			for _, column := range columns {
 				rows[0] = append(rows[0], column.name)
@@ -103,11 +103,11 @@ func decisionTable(t *testing.T, columns []asker) string {
 		}
 		rows = append(rows, cells)
 	}
-	return b.String() + united(rows)
+	return b.String() + mergeEqual(rows)
 }
 
-// united returns a table with the heading as its first row. Equal columns and equal rows are merged.
-func united(rows [][]string) string {
+// mergeEqual returns a table with the heading as its first row. Equal columns and equal rows are merged.
+func mergeEqual(rows [][]string) string {
 	if rows == nil {
 		return ""
 	}
@@ -151,7 +151,7 @@ func united(rows [][]string) string {
 }
 
 // outcomeOf sends the request of a cell. It fails if data of b leaks or changes although the holder may not see it.
-func (g *gateway) outcomeOf(row decisionRow, column asker) string {
+func (g *gateway) outcomeOf(row decisionRow, column decisionColumn) string {
 	g.t.Helper()
 	response := g.decide(row, column)
 	if response == nil {
@@ -173,7 +173,7 @@ func (g *gateway) outcomeOf(row decisionRow, column asker) string {
 }
 
 // decide sends a cell's request, and returns the response; nil if the column has no such request.
-func (g *gateway) decide(row decisionRow, column asker) *http.Response {
+func (g *gateway) decide(row decisionRow, column decisionColumn) *http.Response {
 	g.t.Helper()
 	another := ofSystem
 	if column.holder.Scope == ofSystem.Scope {
@@ -244,8 +244,8 @@ func nextIn(body []byte) string {
 func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
-	rights := access.New(h, g.Shared)
-	rights.Add(access.Terminology()...)
+	rights := access.New(h, g.TypeRules)
+	rights.Add(access.TerminologyGrants()...)
 	err := g.Serve(w, r, server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		w = httptest.NewRecorder()
@@ -276,7 +276,7 @@ func outcome(status int, body []byte) string {
 	for _, e := range b.Entry {
 		word, _, _ := strings.Cut(e.Response.Status, " ")
 		if !strings.HasSuffix(b.Type, "-response") {
-			word = whose(e.Resource.ResourceType, e.Resource.ID)
+			word = ownershipOf(e.Resource.ResourceType, e.Resource.ID)
 		}
 		if !slices.Contains(entries, word) {
 			entries = append(entries, word)
@@ -297,8 +297,8 @@ func outcome(status int, body []byte) string {
 	return said + " none"
 }
 
-// whose returns own for a record of patient a, all for one of patient b, and shared for one without a patient.
-func whose(resourceType, id string) string {
+// ownershipOf returns own for a record of patient a, all for one of patient b, and shared for one without a patient.
+func ownershipOf(resourceType, id string) string {
 	switch {
 	case id == "b":
 		return "all"
@@ -336,8 +336,8 @@ func decidedObservation(id, patient, category, more string) string {
 		`"subject":{"reference":"Patient/%s"},"encounter":{"reference":"Encounter/e"},"performer":[{"reference":"Practitioner/p"}]%s}`, id, category, patient, more)
 }
 
-// asker is a column: a kind of scope, and the requested resource.
-type asker struct {
+// decisionColumn is a column: a kind of scope, and the requested resource.
+type decisionColumn struct {
 	name, kind, target string // shown in the heading and the table of cases
 	holder             access.Holder
 	of                 interaction.Reference
@@ -361,7 +361,7 @@ var (
 )
 
 // askers are the columns of the first table.
-var askers = []asker{
+var askers = []decisionColumn{
 	{"1", "`patient/*.cruds`", "own", ofPatient, ownRecord, "a"},
 	{"2", "", "another's", ofPatient, anothers, "b"},
 	{"3", "", "shared type", ofPatient, sharedRecord, "a"},
@@ -382,16 +382,16 @@ var askers = []asker{
 }
 
 // permitted are the columns of the second table: single permissions.
-var permitted = func() []asker {
-	var all []asker
+var permitted = func() []decisionColumn {
+	var all []decisionColumn
 	for _, p := range []string{"c", "r", "u", "d", "s", "rs", "read", "write"} {
-		all = append(all, asker{"`" + p + "`", "`patient/*." + p + "`", "own", access.Holder{Scope: "patient/*." + p, Patient: "a"}, ownRecord, "a"})
+		all = append(all, decisionColumn{"`" + p + "`", "`patient/*." + p + "`", "own", access.Holder{Scope: "patient/*." + p, Patient: "a"}, ownRecord, "a"})
 	}
 	return all
 }()
 
 // mayKnow reports whether the holder may see data of b.
-func (a asker) mayKnow() bool {
+func (a decisionColumn) mayKnow() bool {
 	return a.holder.Scope == ofSystem.Scope || a.holder.User == userClinician.User
 }
 
@@ -412,7 +412,7 @@ const (
 	ownEntry      = `{"request":{"method":"GET","url":"Patient/a"}}`
 )
 
-var interactions = []decisionRow{
+var dispatchTable = []decisionRow{
 	{"Reading", "", "", ""},
 	{"`read`", "GET {type}/{id}", "", ""},
 	{"`vread`", "GET {type}/{id}/_history/1", "", ""},
@@ -482,7 +482,7 @@ var interactions = []decisionRow{
 }
 
 // requestBy returns the request of a row for a column.
-func (row decisionRow) requestBy(a asker) *http.Request {
+func (row decisionRow) requestBy(a decisionColumn) *http.Request {
 	method, target, _ := strings.Cut(a.fill(row.request), " ")
 	path, query, _ := strings.Cut(target, "?")
 	r := httptest.NewRequest(method, strings.TrimSuffix("/fhir/R4/"+path, "/"), strings.NewReader(a.fill(row.body)))
@@ -509,10 +509,10 @@ var (
 )
 
 // fill replaces the placeholders in a part of a request.
-func (a asker) fill(text string) string {
+func (a decisionColumn) fill(text string) string {
 	other := map[string]string{"a": "b", "b": "a"}[a.owner]
 	with := func(name, value string) string {
-		changed, _ := rawjson.With([]byte(decidedTexts[a.of.String()]), name, []byte(value))
+		changed, _ := rawjson.WithMember([]byte(decidedTexts[a.of.String()]), name, []byte(value))
 		return string(changed)
 	}
 	return strings.NewReplacer(
@@ -580,18 +580,18 @@ func (s operatingServer) everything(kind string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":%q,"entry":[%s]}`, kind, strings.Join(entries, ","))
 }
 
-// refused is a request that the guard rejects.
-type refused struct {
+// rejectedRequest is a request that the guard rejects.
+type rejectedRequest struct {
 	request, body, header string
 	holder                access.Holder
 }
 
 // refusals are the descriptions that apps see. Those without a holder use ofPatient.
-var refusals = []refused{
+var refusals = []rejectedRequest{
 	{"GET Observation/b", "", "", access.Holder{}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "patient/*.rs"}},
-	{"GET Observation/o", "", "", access.Holder{Scope: "patient/*.rs", Ended: true}},
+	{"GET Observation/o", "", "", access.Holder{Scope: "patient/*.rs", RelationshipEnded: true}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "x"}}},
 	{"GET Observation?_filter=status eq final", "", "", access.Holder{}},
 	{"GET Observation?_list=1", "", "", access.Holder{}},
@@ -613,7 +613,7 @@ var refusals = []refused{
 	{"POST Observation", decidedObservation("n", "a", "laboratory", ""), "", access.Holder{Scope: "patient/*.rs", Patient: "a"}},
 	{"POST Patient", `{"resourceType":"Patient"}`, "", access.Holder{}},
 	{"PUT Practitioner/p", `{"resourceType":"Practitioner","id":"p"}`, "", access.Holder{}},
-	{"POST Subscription", observing("Patient?"), "", observer},
+	{"POST Subscription", observationSubscription("Patient?"), "", observer},
 	{"DELETE Observation/o?_cascade=delete", "", "", access.Holder{}},
 	{"PATCH Observation/o", `[{"op":"test","path":"/status","value":"final"}]`, asJSONPatch, access.Holder{Scope: "patient/*.u", Patient: "a"}},
 	{"PATCH Observation/o", strings.Replace(strings.ReplaceAll(fhirPathPatch, "{type}", "Observation"), "language", "subject", 1), "", access.Holder{}},
@@ -640,7 +640,7 @@ func refusalTable(t *testing.T) string {
 			holder = ofPatient
 		}
 		row := decisionRow{request: r.request, body: r.body, header: r.header}
-		response := g.sendTo(operatingServer{g.server}, holder, row.requestBy(asker{holder: holder, of: ownRecord, owner: "a"}))
+		response := g.sendTo(operatingServer{g.server}, holder, row.requestBy(decisionColumn{holder: holder, of: ownRecord, owner: "a"}))
 		text, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode < 400 {
 			t.Errorf("%s: status %d, %v", r.request, response.StatusCode, err)

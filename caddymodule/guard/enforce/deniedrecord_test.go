@@ -262,7 +262,7 @@ func TestDeniedExportBinary(t *testing.T) {
 	t.Parallel()
 	for name, rules := range deniedRules {
 		for _, holder := range []access.Holder{{Scope: "system/*.cruds"}, clinician} {
-			g := deniedWorld(t, rules.denied).withRules(rules.rule)
+			g := newDeniedGateway(t, rules.denied).withRules(rules.rule)
 			g.send(access.Holder{Scope: "system/*.rs"}, kickOff("GET $export", ""))
 			if g.server.Get("Binary/export-0-Observation-0") == "" {
 				t.Fatal("the server keeps no files")
@@ -280,9 +280,9 @@ func TestDeniedExportBinary(t *testing.T) {
 func TestDeniedTypeIsNotRead(t *testing.T) {
 	t.Parallel()
 	var query string
-	g, h := exporting(t, &query).withRules(`deny resource.resourceType == 'Patient'`), access.Holder{Scope: "system/*.rs"}
-	g.server.Answers["Binary/patients"] = func(http.ResponseWriter, *http.Request) { t.Error("the file was read") }
-	text, _ := io.ReadAll(g.send(h, asked("GET", g.export(h, "$export"))).Body)
+	g, h := newExportGateway(t, &query).withRules(`deny resource.resourceType == 'Patient'`), access.Holder{Scope: "system/*.rs"}
+	g.server.Handlers["Binary/patients"] = func(http.ResponseWriter, *http.Request) { t.Error("the file was read") }
+	text, _ := io.ReadAll(g.send(h, linkRequest("GET", g.export(h, "$export"))).Body)
 	if !strings.Contains(string(text), `"output":[]`) {
 		t.Errorf("%s", text)
 	}
@@ -300,7 +300,7 @@ const maxFollowed = 40
 // deniedAnswers returns the responses to a request and to all links in them, without random differences.
 func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder access.Holder, c deniedCase) string {
 	t.Helper()
-	g := deniedWorld(t, denied).withRules(rule)
+	g := newDeniedGateway(t, denied).withRules(rule)
 	method, target, _ := strings.Cut(c.request, " ")
 	path, query, _ := strings.Cut(target, "?")
 	if query != "" {
@@ -344,8 +344,8 @@ func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder
 	}
 }
 
-// deniedWorld returns a gateway for a server with records, and with denied ones.
-func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
+// newDeniedGateway returns a gateway for a server with records, and with denied ones.
+func newDeniedGateway(t *testing.T, denied map[string][]string) *gateway {
 	t.Helper()
 	g := newGateway(t)
 	s := g.server
@@ -373,7 +373,7 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 		}
 		s.Put(text)
 	}
-	s.Integrity = true
+	s.ChecksReferences = true
 	// everything behaves like HAPI: it returns the resources of a compartment and all resources that they refer to, in pages.
 	everything := func(path string, keep func(key, text string) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -399,7 +399,7 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 			if offset+count < len(keys) {
 				links += fmt.Sprintf(`,{"relation":"next","url":"%s/%s?_count=%d&_offset=%d"}`, fhirtest.Address, path, count, offset+count)
 			}
-			answering(`{"resourceType":"Bundle","type":"searchset","link":[`+links+`],"entry":[`+strings.Join(entries, ",")+`]}`)(w, r)
+			newHandler(`{"resourceType":"Bundle","type":"searchset","link":[`+links+`],"entry":[`+strings.Join(entries, ",")+`]}`)(w, r)
 		}
 	}
 	bundleOf := func(keep func(key, text string) bool, limit int) http.HandlerFunc {
@@ -411,7 +411,7 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 					entries = append(entries, `{"resource":`+all[key]+`,"search":{"mode":"match"}}`)
 				}
 			}
-			answering(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.Join(entries, ",")+`]}`)(w, r)
+			newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.Join(entries, ",")+`]}`)(w, r)
 		}
 	}
 	ofPatient := func(id string) func(key, text string) bool {
@@ -425,15 +425,15 @@ func deniedWorld(t *testing.T, denied map[string][]string) *gateway {
 				w.WriteHeader(http.StatusNotFound)
 				return
 			}
-			answering(`{"resourceType":"Parameters"}`)(w, r)
+			newHandler(`{"resourceType":"Parameters"}`)(w, r)
 		}
 	}
 	validate := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		answering(fmt.Sprintf(`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational","diagnostics":"%t"}]}`,
+		newHandler(fmt.Sprintf(`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational","diagnostics":"%t"}]}`,
 			!strings.Contains(string(body), "Patient/star") || s.Get("Patient/star") != ""))(w, r)
 	}
-	s.Answers = map[string]http.HandlerFunc{
+	s.Handlers = map[string]http.HandlerFunc{
 		"Patient/star/$everything": everything("Patient/star/$everything", ofPatient("star")), "Patient/a/$everything": everything("Patient/a/$everything", ofPatient("a")),
 		"Patient/$everything": everything("Patient/$everything", func(key, text string) bool { return ofPatient("a")(key, text) || ofPatient("b")(key, text) }),
 		"Encounter/e/$everything": everything("Encounter/e/$everything", func(key, text string) bool {
@@ -456,10 +456,10 @@ func TestDeniedTotal(t *testing.T) {
 	for _, target := range []string{"Observation?_count=1", "Observation?_count=2", "Observation?_count=3", "Observation?_count=4", "Observation?_count=5", "Observation?_count=6", "Observation?_count=7", "Observation?_count=8", "Observation"} {
 		var answers [2]string
 		for n, denied := range []map[string][]string{rules.denied, nil} {
-			g := deniedWorld(t, denied).withRules(rules.rule)
+			g := newDeniedGateway(t, denied).withRules(rules.rule)
 			g.server.OmitsTotals = true
 			for next := target; next != ""; {
-				b := decoded[bundle](t, g.get(access.Holder{Scope: "system/*.rs"}, next))
+				b := mustDecode[bundle](t, g.get(access.Holder{Scope: "system/*.rs"}, next))
 				next = b.next()
 				answers[n] += fmt.Sprintf("%d entries, total %d\n", len(b.Entry), b.total())
 			}

@@ -35,17 +35,17 @@ type Enforcer struct {
 	Base string
 	// BaseURL is the public URL of the FHIR API, a prefix for relative links. Default: links stay relative.
 	BaseURL string
-	// Shared are the rules for types outside of compartments.
-	Shared Shared
+	// TypeRules are the rules for types outside of compartments.
+	TypeRules TypeRules
 	// Sealing seals page links and links to export jobs. Required.
 	Sealing Sealing
 	// PageStates stores page states that are too long for a link. Default: links of unlimited length.
 	PageStates PageStates
 	// Parameters are the supported search parameters: a site's own in addition to those of R4. Default: those of R4.
 	Parameters searchparam.Set
-	// CompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support. Default: one
+	// SupportsCompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support. Default: one
 	// search per membership parameter, with merged results.
-	CompartmentSearch bool
+	SupportsCompartmentSearch bool
 	// Operations are the permitted operations. Default: those of [NewOperations].
 	Operations operation.Operations
 	// ExpandScopes are alternative scopes for terminology operations; a token needs one of them. Default: any token
@@ -53,9 +53,9 @@ type Enforcer struct {
 	ExpandScopes []string
 	// Policies judge requests and resources in addition to scopes.
 	Policies []rule.Policy
-	// Upsert permits an update to create a resource even if the scopes do not cover all resources of the type. This reveals
+	// AllowsUpsert permits an update to create a resource even if the scopes do not cover all resources of the type. This reveals
 	// to the client which ids exist. Default: 404, as for a resource that the scopes do not cover.
-	Upsert bool
+	AllowsUpsert bool
 	// Metadata answers GET metadata in batches. Default: the FHIR server's statement with the addresses replaced.
 	Metadata *capability.Metadata
 	// Limits are the limits of a single request.
@@ -63,9 +63,9 @@ type Enforcer struct {
 	// Memory limits the total size of the bodies and responses that are buffered for judging. Each client and each person
 	// has a share. Default: unlimited.
 	Memory *fairmemory.Memory
-	// Judging is called before a call is judged, and returns the context for judging it and a function that is called
+	// BeforeJudging is called before a call is judged, and returns the context for judging it and a function that is called
 	// afterwards. Default: none.
-	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
+	BeforeJudging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
 	// Logger logs responses that operators should investigate: removed headers and aborted responses. Default: no log.
 	Logger *slog.Logger
 	// OnDecision is called with each decision, after the response. Default: none.
@@ -124,32 +124,32 @@ type (
 	// Rights are the permissions of a token.
 	Rights = access.Rights
 
-	// Shared are the rules for types outside of compartments.
-	Shared = access.Shared
+	// TypeRules are the rules for types outside of compartments.
+	TypeRules = access.TypeRules
 )
 
 // NewRights returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a
 // constraint that cannot be checked grants nothing.
-func NewRights(h Holder, shared Shared) *Rights { return access.New(h, shared) }
+func NewRights(h Holder, shared TypeRules) *Rights { return access.New(h, shared) }
 
-// Terminology returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
-func Terminology() []access.Grant { return access.Terminology() }
+// TerminologyGrants returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
+func TerminologyGrants() []access.Grant { return access.TerminologyGrants() }
 
-// NewShared returns the default rules with a site's changes.
-func NewShared(own Shared) Shared { return access.NewShared(own) }
+// NewTypeRules returns the default rules with a site's changes.
+func NewTypeRules(own TypeRules) TypeRules { return access.NewTypeRules(own) }
 
-// SharedRule returns the rule with a name; nil if it does not exist.
-func SharedRule(name string) *access.Rule { return access.RuleNamed(name) }
+// FindTypeRule returns the rule with a name; nil if it does not exist.
+func FindTypeRule(name string) *access.Rule { return access.FindRule(name) }
 
-// SharedRules returns the names of the rules that a site can assign to types.
-func SharedRules() []string { return access.RuleNames() }
+// TypeRuleNames returns the names of the rules that a site can assign to types.
+func TypeRuleNames() []string { return access.RuleNames() }
 
 // Decision is the decision about a request.
 type Decision struct {
 	// Interaction is the requested interaction. Its Kind is 0 if the request is not a FHIR interaction.
 	Interaction interaction.Interaction
-	// Changes reports whether the interaction may change data.
-	Changes bool
+	// ChangesData reports whether the interaction may change data.
+	ChangesData bool
 	// Err is the cause of a rejection or failure; nil if the request succeeded.
 	Err error
 
@@ -157,21 +157,21 @@ type Decision struct {
 }
 
 // Scope returns the scope that allows the interaction: the first, if several do. Empty if none does, or none is needed.
-func (d Decision) Scope() string { return allowing(d.rights, d.Interaction) }
+func (d Decision) Scope() string { return firstAllowingScope(d.rights, d.Interaction) }
 
 // IsRejected reports whether the request was rejected, as opposed to answered or failed (5xx).
 func (d Decision) IsRejected() bool {
-	refusal, ok := errors.AsType[*guard.Error](d.Err)
-	return ok && refusal.Status < 500
+	rejection, ok := errors.AsType[*guard.Error](d.Err)
+	return ok && rejection.Status < 500
 }
 
-// allowing returns the first scope that allows an interaction.
-func allowing(rights *access.Rights, i interaction.Interaction) string {
+// firstAllowingScope returns the first scope that allows an interaction.
+func firstAllowingScope(rights *access.Rights, i interaction.Interaction) string {
 	permission := i.Permission()
 	if permission == 0 {
 		return ""
 	}
-	for _, g := range rights.For(i.Type, permission) {
+	for _, g := range rights.GrantsFor(i.Type, permission) {
 		return g.Scope
 	}
 	return ""
@@ -180,9 +180,9 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 // RelatedPatients returns the ids of the patients for whom a RelatedPerson or a Person currently acts, according to the
 // FHIR server. The buffered response counts toward the memory of the token's client and person.
 func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference, t *guard.Token) ([]string, error) {
-	x, at := fhirserver.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
+	x, at := fhirserver.New(e.Base, e.Limits, e.memoryShare(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
-	a, err := x.Do(r.Context(), message.Get(user.String(), ""))
+	a, err := x.Do(r.Context(), message.NewGet(user.String(), ""))
 	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {
 		return nil, err
 	}
@@ -193,9 +193,9 @@ func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, us
 	return relatedperson.Patients(res, time.Now()), nil
 }
 
-// share returns a share of the memory that counts toward the token's client and person. A client's token for itself has no
+// memoryShare returns a share of the memory that counts toward the token's client and person. A client's token for itself has no
 // person.
-func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
+func (e *Enforcer) memoryShare(t *guard.Token) *fairmemory.Share {
 	if t == nil {
 		return e.Memory.Share()
 	}
@@ -210,15 +210,15 @@ func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
 // handler.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
-	x := &exchange{e: e, bearer: b, r: r, server: fhirserver.New(e.Base, e.Limits, e.share(b.Token), next, r)}
-	x.judge = judge.Judge{Server: &x.server, Addresses: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
+	x := &exchange{enforcer: e, bearer: b, request: r, server: fhirserver.New(e.Base, e.Limits, e.memoryShare(b.Token), next, r)}
+	x.judge = judge.Judge{Server: &x.server, Addresses: at, Policies: e.Policies, Request: r, Token: b.Token, GrantedRights: b.Rights}
 	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, Addresses: at, FullRequestLinks: len(e.Policies) > 0}
-	x.rewriting = x.newRewriting()
-	x.server.Observe = x.rewriting.observe
+	x.rewriter = x.newRewriter()
+	x.server.Observe = x.rewriter.learnFromResponse
 	defer x.server.Share.Release()
 	i, a, err := x.serve(w)
-	if err == nil && a != nil && !x.isContent {
-		err = x.rewriting.judged(a)
+	if err == nil && a != nil && !x.isBinaryContent {
+		err = x.rewriter.rewriteJudged(a)
 	}
 	if err == nil && a != nil {
 		x.server.Share.ShrinkTo(int64(len(a.Body)))
@@ -227,13 +227,13 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 			message.ReleaseBuffer(a.Buffer)
 		}
 	}
-	if refusal, ok := errors.AsType[*guard.Error](err); ok {
-		refusal.Scope = b.Rights.WithoutHeld(refusal.Scope)
+	if rejection, ok := errors.AsType[*guard.Error](err); ok {
+		rejection.Scope = b.Rights.WithoutGranted(rejection.Scope)
 	}
 	if e.OnDecision != nil {
 		e.OnDecision(r, b, x.decision(i, err))
 	}
-	if x.aborted {
+	if x.isAborted {
 		panic(http.ErrAbortHandler)
 	}
 	return err
@@ -246,17 +246,17 @@ var sealedLinks = []struct {
 }{
 	{paging.PagePath, (*exchange).servePage},
 	{export.JobPath, func(x *exchange, _ http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error) {
-		return x.beforePolicies().exports().ServeJob(sealed)
+		return x.handlerBeforePolicies().exportHandler().ServeJob(sealed)
 	}},
 	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error) {
-		i, err := x.beforePolicies().exports().ServeFile(w, sealed)
+		i, err := x.handlerBeforePolicies().exportHandler().ServeFile(w, sealed)
 		return i, nil, err
 	}},
 }
 
 // serve answers the client's request, and returns its interaction. A nil answer means that the response is already written.
 func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Response, err error) {
-	c, err := x.call()
+	c, err := x.toCall()
 	if err != nil {
 		return i, nil, err
 	}
@@ -268,157 +268,159 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	if i, err = c.Interaction(); err != nil {
 		return i, nil, err
 	}
-	if x.passes(i) && x.judge.MayForward(c, i) {
-		return i, nil, x.pass(w, c, i)
+	if x.mayForward(i) && x.judge.MayForward(c, i) {
+		return i, nil, x.forward(w, c, i)
 	}
-	if x.isDeniedForAnyBody(i) {
+	if x.isDeniedForEveryBody(i) {
 		return i, nil, message.InsufficientScope(x.judge.Rights(), i)
 	}
 	if c, i, err = x.withBody(c, i); err != nil {
 		return i, nil, err
 	}
-	if err := message.CheckFormat(x.r.Header, i.Parameters); err != nil && !takesContent(x.r.Header, i) {
+	if err := message.CheckFormat(x.request.Header, i.Parameters); err != nil && !acceptsBinaryContent(x.request.Header, i) {
 		return i, nil, err
 	}
-	if i.Kind == interaction.Read && takesContent(x.r.Header, i) {
-		x.isContent = true
-		a, err = x.answerContent(x.r.Context(), w, c, i)
+	if i.Kind == interaction.Read && acceptsBinaryContent(x.request.Header, i) {
+		x.isBinaryContent = true
+		a, err = x.serveContent(x.request.Context(), w, c, i)
 		return i, a, err
 	}
-	a, err = x.beforePolicies().Answer(x.r.Context(), c, i)
-	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
-		x.isContent = true
-		a, err = content(a)
+	a, err = x.handlerBeforePolicies().Handle(x.request.Context(), c, i)
+	if err == nil && readsBinary(i) && prefersBinaryContent(x.request.Header, i, a) {
+		x.isBinaryContent = true
+		a, err = decodeContent(a)
 	}
 	return i, a, err
 }
 
-// isDeniedForAnyBody reports whether no scope allows the interaction with any body, so that the body need not be read.
-func (x *exchange) isDeniedForAnyBody(i interaction.Interaction) bool {
-	if i.Type == "" || i.Type == smart.AnyType || len(x.e.Policies) > 0 {
+// isDeniedForEveryBody reports whether no scope allows the interaction with any body, so that the body need not be read.
+func (x *exchange) isDeniedForEveryBody(i interaction.Interaction) bool {
+	if i.Type == "" || i.Type == smart.AnyType || len(x.enforcer.Policies) > 0 {
 		return false
 	}
 	for p := smart.Create; p <= smart.Search; p <<= 1 {
-		if i.Permission()&p != 0 && len(x.judge.Rights().For(i.Type, p)) == 0 {
+		if i.Permission()&p != 0 && len(x.judge.Rights().GrantsFor(i.Type, p)) == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// judging calls [Enforcer.Judging] if it is set.
-func (x *exchange) judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
-	if x.e.Judging == nil {
+// startJudging calls [Enforcer.BeforeJudging] if it is set.
+func (x *exchange) startJudging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
+	if x.enforcer.BeforeJudging == nil {
 		return ctx, func(error) {}
 	}
-	return x.e.Judging(ctx, i)
+	return x.enforcer.BeforeJudging(ctx, i)
 }
 
-// passes reports whether a request is forwarded to the next handler unjudged, and its response to the client.
-func (x *exchange) passes(i interaction.Interaction) bool {
-	row := interactions[i.Kind]
-	return row.passes != nil && row.passes(x, i) && paging.RefusePaging(i.Parameters) == nil
+// mayForward reports whether a request is forwarded to the next handler unjudged, and its response to the client.
+func (x *exchange) mayForward(i interaction.Interaction) bool {
+	row := dispatchTable[i.Kind]
+	return row.mayForward != nil && row.mayForward(x, i) && paging.RejectPagingLinks(i.Parameters) == nil
 }
 
 func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, a *message.Response, err error) {
-	if err := message.CheckFormat(x.r.Header, nil); err != nil {
+	if err := message.CheckFormat(x.request.Header, nil); err != nil {
 		return i, nil, err
 	}
-	c, i, at, err := x.pages.Opened(x.r, sealed)
+	c, i, at, err := x.pages.Open(x.request, sealed)
 	if err != nil {
 		return i, nil, err
 	}
-	if len(at.Branches) == 1 && !at.IsStart() && x.passes(i) && x.judge.MayForward(c, i) {
-		r := x.r
-		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Branches[0].Path, "/"), RawQuery: at.Branches[0].Query}
+	if len(at.Branches) == 1 && !at.IsStart() && x.mayForward(i) && x.judge.MayForward(c, i) {
+		r := x.request
+		r.URL = &url.URL{Path: strings.TrimSuffix(x.enforcer.Base+"/"+at.Branches[0].Path, "/"), RawQuery: at.Branches[0].Query}
 		r.RequestURI = r.URL.RequestURI()
-		return i, nil, x.pass(w, c, i)
+		return i, nil, x.forward(w, c, i)
 	}
-	ctx, done := x.judging(x.r.Context(), i)
+	ctx, done := x.startJudging(x.request.Context(), i)
 	defer func() { done(err) }()
-	of, err := x.beforePolicies().forCall(ctx, c, i)
+	of, err := x.handlerBeforePolicies().forCall(ctx, c, i)
 	if err != nil {
 		return i, nil, err
 	}
-	row := interactions[i.Kind]
-	if row.page == nil {
+	row := dispatchTable[i.Kind]
+	if row.handlePage == nil {
 		return i, nil, message.NotFound()
 	}
-	a, err = row.page(ctx, of, c, i, at, x.pages.Addresses.URL(paging.PagePath+sealed, ""))
+	a, err = row.handlePage(ctx, of, c, i, at, x.pages.Addresses.URL(paging.PagePath+sealed, ""))
 	return i, a, err
 }
 
-// answerer answers the calls of an exchange, including the entries of a bundle: see [bundle.Bundles.Entries].
-type answerer struct {
+// callHandler answers the calls of an exchange, including the entries of a bundle: see [bundle.Handler.EntryHandler].
+type callHandler struct {
 	*exchange
-	judge   *judge.Judge    // of the call; replaces that of the exchange
-	collect write.Collector // collects the writes of a transaction; nil: writes are sent
+	judge     *judge.Judge    // of the call; replaces that of the exchange
+	collector write.Collector // collects the writes of a transaction; nil: writes are sent
 }
 
-// beforePolicies returns the answerer of the client's request, which policies have not judged yet.
-func (x *exchange) beforePolicies() answerer { return answerer{exchange: x, judge: &x.judge} }
+// handlerBeforePolicies returns the answerer of the client's request, which policies have not judged yet.
+func (x *exchange) handlerBeforePolicies() callHandler {
+	return callHandler{exchange: x, judge: &x.judge}
+}
 
 // forCall returns the answerer of a call, limited by its scopes and policies.
-func (x answerer) forCall(ctx context.Context, c message.Call, i interaction.Interaction) (answerer, error) {
+func (x callHandler) forCall(ctx context.Context, c message.Call, i interaction.Interaction) (callHandler, error) {
 	of, err := x.judge.ForCall(ctx, c, i)
-	return answerer{exchange: x.exchange, judge: of}, err
+	return callHandler{exchange: x.exchange, judge: of}, err
 }
 
-// Answer answers a call, which is the client's or an entry of its batch.
-func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	return x.Collect(ctx, c, i, nil)
+// Handle answers a call, which is the client's or an entry of its batch.
+func (x callHandler) Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	return x.CollectWrite(ctx, c, i, nil)
 }
 
-// Collect is like Answer, but for a write that the collector defers. With a nil collector, the write is sent.
-func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Response, err error) {
-	ctx, done := x.judging(ctx, i)
+// CollectWrite is like Answer, but for a write that the collector defers. With a nil collector, the write is sent.
+func (x callHandler) CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Response, err error) {
+	ctx, done := x.startJudging(ctx, i)
 	defer func() { done(err) }()
 	of, err := x.forCall(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	row := interactions[i.Kind]
-	if row.answer == nil {
+	row := dispatchTable[i.Kind]
+	if row.handle == nil {
 		return nil, message.NotFound()
 	}
-	of.collect = to
-	if a, err = row.answer(ctx, of, c, i); a != nil {
-		x.rewriting.headers(a.Header, c.Path)
+	of.collector = to
+	if a, err = row.handle(ctx, of, c, i); a != nil {
+		x.rewriter.rewriteHeaders(a.Header, c.Path)
 	}
 	return a, err
 }
 
 // CheckSearch returns the rejection of a search without executing the search.
-func (x answerer) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
+func (x callHandler) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	of, err := x.forCall(ctx, c, i)
 	if err != nil {
 		return err
 	}
-	return of.searches().Check(ctx, c, i)
+	return of.searchHandler().CheckSearch(ctx, c, i)
 }
 
 // ForwardsEntry reports whether an entry about a single resource needs no judging.
 func (x *exchange) ForwardsEntry(c message.Call, i interaction.Interaction) bool {
-	return interactions[i.Kind].single && x.passes(i) && x.judge.MayForward(c, i)
+	return dispatchTable[i.Kind].isSingleResource && x.mayForward(i) && x.judge.MayForward(c, i)
 }
 
 // ReportDecision reports the decision about an entry.
 func (x *exchange) ReportDecision(i interaction.Interaction, err error) {
-	if x.e.OnDecision != nil {
-		x.e.OnDecision(x.r, x.bearer, x.decision(i, err))
+	if x.enforcer.OnDecision != nil {
+		x.enforcer.OnDecision(x.request, x.bearer, x.decision(i, err))
 	}
 }
 
 // decision returns the decision about an interaction.
 func (x *exchange) decision(i interaction.Interaction, err error) Decision {
-	return Decision{Interaction: i, rights: x.judge.Rights(), Changes: x.changes(i), Err: err}
+	return Decision{Interaction: i, rights: x.judge.Rights(), ChangesData: x.changesData(i), Err: err}
 }
 
-// changes reports whether an interaction may change data.
-func (x *exchange) changes(i interaction.Interaction) bool {
+// changesData reports whether an interaction may change data.
+func (x *exchange) changesData(i interaction.Interaction) bool {
 	if i.Kind == interaction.Operation {
-		op, ok := x.e.Operations.Find(i)
-		return ok && op.Changes()
+		op, ok := x.enforcer.Operations.Find(i)
+		return ok && op.ChangesData()
 	}
 	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
 }

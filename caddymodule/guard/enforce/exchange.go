@@ -24,37 +24,37 @@ import (
 
 // exchange is a client's request with everything needed to answer it.
 type exchange struct {
-	e         *Enforcer
-	bearer    Bearer
-	r         *http.Request // client's request
-	server    fhirserver.Server
-	judge     judge.Judge // of the request, before policies
-	pages     paging.Pages
-	rewriting rewriting // of the response, if it is judged
-	isContent bool      // the response is the unmodified content of a Binary
-	aborted   bool      // the response is incomplete and cannot be finished
+	enforcer        *Enforcer
+	bearer          Bearer
+	request         *http.Request // client's request
+	server          fhirserver.Server
+	judge           judge.Judge // of the request, before policies
+	pages           paging.Pages
+	rewriter        responseRewriter // of the response, if it is judged
+	isBinaryContent bool             // the response is the unmodified content of a Binary
+	isAborted       bool             // the response is incomplete and cannot be finished
 }
 
-// call returns the request without its body.
-func (x *exchange) call() (message.Call, error) {
-	path, ok := strings.CutPrefix(x.r.URL.Path, x.e.Base)
+// toCall returns the request without its body.
+func (x *exchange) toCall() (message.Call, error) {
+	path, ok := strings.CutPrefix(x.request.URL.Path, x.enforcer.Base)
 	if !ok || path != "" && path[0] != '/' {
 		return message.Call{}, message.NotFound()
 	}
-	return message.Call{Method: x.r.Method, Path: strings.TrimPrefix(path, "/"), Query: x.r.URL.RawQuery, Header: x.r.Header}, nil
+	return message.Call{Method: x.request.Method, Path: strings.TrimPrefix(path, "/"), Query: x.request.URL.RawQuery, Header: x.request.Header}, nil
 }
 
 // withBody returns a call with the client's body. The form of a search becomes part of the parameters, and the content of a
 // Binary becomes a Binary resource.
 func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
-	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
+	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.request.Body == nil || x.request.Body == http.NoBody {
 		return c, i, nil
 	}
 	if c.Body, err = x.readBody(c, i); err != nil {
 		return c, i, err
 	}
-	if isContent(c.Header, i) {
-		c, err = binary(c, i, x.server.Limits.Body)
+	if isBinaryContent(c.Header, i) {
+		c, err = wrapInBinary(c, i, x.server.Limits.BodyBytes)
 		return c, i, err
 	}
 	i, err = c.Interaction()
@@ -63,28 +63,28 @@ func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ messag
 
 // readBody reads the client's body up to the limit: JSON, a form, or the content of a Binary.
 func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
-	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
+	if e := x.request.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrInvalidBody}
 	}
-	body, err := io.ReadAll(x.server.LimitBody(x.r.Context(), x.r.Body))
-	refusal, refused := errors.AsType[*guard.Error](err)
+	body, err := io.ReadAll(x.server.LimitBody(x.request.Context(), x.request.Body))
+	rejection, isRejection := errors.AsType[*guard.Error](err)
 	switch {
-	case refused:
-		return nil, refusal
+	case isRejection:
+		return nil, rejection
 	case err != nil:
-		return nil, message.Invalid(err, "The body could not be read.")
-	case int64(len(body)) > x.server.Limits.Body:
-		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.server.Limits.Body), Err: message.ErrBody}
-	case len(body) > 0 && !isReadable(c) && strings.HasSuffix(c.Path, "_search"):
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrBody}
-	case len(body) > 0 && !isReadable(c) && !isContent(c.Header, i):
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: message.ErrBody}
+		return nil, message.InvalidRequest(err, "The body could not be read.")
+	case int64(len(body)) > x.server.Limits.BodyBytes:
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.server.Limits.BodyBytes), Err: message.ErrInvalidBody}
+	case len(body) > 0 && !hasParsableBody(c) && strings.HasSuffix(c.Path, "_search"):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrInvalidBody}
+	case len(body) > 0 && !hasParsableBody(c) && !isBinaryContent(c.Header, i):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: message.ErrInvalidBody}
 	}
 	return body, nil
 }
 
-// isReadable reports whether a body has a media type that the gateway can parse.
-func isReadable(c message.Call) bool {
+// hasParsableBody reports whether a body has a media type that the gateway can parse.
+func hasParsableBody(c message.Call) bool {
 	media, parameters, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return false
@@ -95,34 +95,34 @@ func isReadable(c message.Call) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// takesContent reports whether a Binary may be returned in its own format: the client requests none of FHIR's formats.
-func takesContent(header http.Header, i interaction.Interaction) bool {
-	format := message.FormatOf(i.Parameters)
-	return isBinary(i) && (format == "" && message.ParseAccept(header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format))
+// acceptsBinaryContent reports whether a Binary may be returned in its own format: the client requests none of FHIR's formats.
+func acceptsBinaryContent(header http.Header, i interaction.Interaction) bool {
+	format := message.FormatParameter(i.Parameters)
+	return readsBinary(i) && (format == "" && message.ParseAccept(header).FHIRWeight("") == 0 || format != "" && !message.IsFHIRFormat(format))
 }
 
-// isBinary reports whether an interaction reads a Binary.
-func isBinary(i interaction.Interaction) bool {
+// readsBinary reports whether an interaction reads a Binary.
+func readsBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// wantsContent reports whether a response is a Binary and the client prefers its content in its own format: the client names
+// prefersBinaryContent reports whether a response is a Binary and the client prefers its content in its own format: the client names
 // no FHIR format, or gives it a lower weight (R4 binary.html#rest).
-func wantsContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
+func prefersBinaryContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
 	if a.Status != http.StatusOK {
 		return false
 	}
-	if format := message.FormatOf(i.Parameters); format != "" {
+	if format := message.FormatParameter(i.Parameters); format != "" {
 		return !message.IsFHIRFormat(format)
 	}
 	accepted := message.ParseAccept(header)
-	own := mediaOf(contentType(a))
-	wanted := accepted.Fhir(own)
-	return wanted == 0 || accepted[own] > wanted
+	own := mediaType(binaryContentType(a))
+	fhirWeight := accepted.FHIRWeight(own)
+	return fhirWeight == 0 || accepted[own] > fhirWeight
 }
 
-// contentType returns the contentType of a Binary.
-func contentType(a *message.Response) string {
+// binaryContentType returns the binaryContentType of a Binary.
+func binaryContentType(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
 		return ""
@@ -131,14 +131,14 @@ func contentType(a *message.Response) string {
 	return resource.Text(value)
 }
 
-// mediaOf returns a media type without parameters; empty if it is invalid.
-func mediaOf(contentType string) string {
+// mediaType returns a media type without parameters; empty if it is invalid.
+func mediaType(contentType string) string {
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media
 }
 
-// content returns the response with the decoded data of the Binary as its body.
-func content(a *message.Response) (*message.Response, error) {
+// decodeContent returns the response with the decoded data of the Binary as its body.
+func decodeContent(a *message.Response) (*message.Response, error) {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
 		return nil, message.NewWithheldError(err)
@@ -149,14 +149,14 @@ func content(a *message.Response) (*message.Response, error) {
 		return nil, message.NewWithheldError(fmt.Errorf("data of a Binary: %w", err))
 	}
 	header := maps.Clone(a.Header)
-	setContent(header, contentType(a))
+	setContentHeaders(header, binaryContentType(a))
 	return &message.Response{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
-// setContent sets the headers for the content of a Binary. The content may have any type, so browsers must not execute it
+// setContentHeaders sets the headers for the content of a Binary. The content may have any type, so browsers must not execute it
 // in this origin.
-func setContent(header http.Header, kind string) {
-	if mediaOf(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
+func setContentHeaders(header http.Header, kind string) {
+	if mediaType(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
 		kind = "application/octet-stream"
 	}
 	header.Set("Content-Type", kind)
@@ -165,37 +165,37 @@ func setContent(header http.Header, kind string) {
 	header.Add("Vary", "Accept")
 }
 
-// isContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
-func isContent(header http.Header, i interaction.Interaction) bool {
-	media := mediaOf(header.Get("Content-Type"))
-	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FhirMedia[media] && slices.Contains(contentKinds, i.Kind)
+// isExpectedContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
+func isBinaryContent(header http.Header, i interaction.Interaction) bool {
+	media := mediaType(header.Get("Content-Type"))
+	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FHIRMediaTypes[media] && slices.Contains(contentKinds, i.Kind)
 }
 
 var contentKinds = []interaction.Kind{interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate}
 
-var errContext = errors.New("several security contexts")
+var errSecurityContext = errors.New("several security contexts")
 
-// binary wraps a content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
+// wrapInBinary wraps a content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
 // Binary is then judged as if the client had sent it.
-func binary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
+func wrapInBinary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
 	contexts := c.Header.Values("X-Security-Context")
 	switch {
 	case len(contexts) > 1:
-		return c, message.Invalid(errContext, "The header X-Security-Context may be sent once.")
+		return c, message.InvalidRequest(errSecurityContext, "The header X-Security-Context may be sent once.")
 	case int64(base64.StdEncoding.EncodedLen(len(c.Body))) > limit:
 		return c, &guard.Error{
-			Status: http.StatusRequestEntityTooLarge, Err: message.ErrBody,
+			Status: http.StatusRequestEntityTooLarge, Err: message.ErrInvalidBody,
 			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", limit),
 		}
 	}
 	var b bytes.Buffer
 	b.WriteString(`{"resourceType":"Binary"`)
 	if i.Kind == interaction.Update {
-		b.WriteString(`,"id":` + message.Quoted(i.ID))
+		b.WriteString(`,"id":` + message.QuoteJSON(i.ID))
 	}
-	b.WriteString(`,"contentType":` + message.Quoted(c.Header.Get("Content-Type")))
+	b.WriteString(`,"contentType":` + message.QuoteJSON(c.Header.Get("Content-Type")))
 	if len(contexts) == 1 {
-		b.WriteString(`,"securityContext":{"reference":` + message.Quoted(contexts[0]) + `}`)
+		b.WriteString(`,"securityContext":{"reference":` + message.QuoteJSON(contexts[0]) + `}`)
 	}
 	b.WriteString(`,"data":"` + base64.StdEncoding.EncodeToString(c.Body) + `"}`)
 	c.Body, c.Header = b.Bytes(), maps.Clone(c.Header)
@@ -203,53 +203,53 @@ func binary(c message.Call, i interaction.Interaction, limit int64) (message.Cal
 	return c, nil
 }
 
-// answerContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
+// serveContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
 // content from the FHIR server, regardless of its length. If the FHIR server does not return the content of the judged version,
-// answerContent reads the Binary in FHIR JSON and judges it as a whole.
-func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Response, err error) {
-	ctx, done := x.judging(ctx, i)
+// serveContent reads the Binary in FHIR JSON and judges it as a whole.
+func (x *exchange) serveContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Response, err error) {
+	ctx, done := x.startJudging(ctx, i)
 	defer func() { done(err) }()
-	of, err := x.beforePolicies().forCall(ctx, c, i)
+	of, err := x.handlerBeforePolicies().forCall(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	reads := of.reads()
-	meta, res, err := reads.Admit(ctx, c, i)
+	handler := of.readHandler()
+	meta, res, err := handler.JudgeBinary(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
 	etag := meta.Header.Get("Etag")
-	if message.IsNotModified(x.r.Header, etag) {
+	if message.IsNotModified(x.request.Header, etag) {
 		return &message.Response{Status: http.StatusOK, Header: http.Header{"Etag": {etag}}}, nil
 	}
-	p := contentWriter{ResponseWriter: w, etag: etag, content: etag, contentType: contentType(meta), context: contextOf(res)}
-	if began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path}); began || err != nil {
+	p := contentWriter{ResponseWriter: w, etag: etag, contentETag: etag, contentType: binaryContentType(meta), securityContext: securityContextOf(res)}
+	if sent, err := p.forward(ctx, x, message.Call{Method: c.Method, Path: c.Path}); sent || err != nil {
 		return nil, err
 	}
-	a, err := reads.Read(ctx, c, i)
+	a, err := handler.Read(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	hash := externalHash(a)
+	hash := externalContentHash(a)
 	switch {
 	case hash == "":
-		return content(a)
-	case of.judge.LooksAtData(): // the data has not been judged
+		return decodeContent(a)
+	case of.judge.DependsOnBinaryData(): // the data has not been judged
 		return nil, message.NotFound()
 	}
-	p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
-	began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})
-	if !began && err == nil {
-		err = message.NewWithheldError(errContent)
+	p.etag, p.contentETag = a.Header.Get("Etag"), `"`+hash+`"`
+	sent, err := p.forward(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})
+	if !sent && err == nil {
+		err = message.NewWithheldError(errUnexpectedContent)
 	}
 	return nil, err
 }
 
-// externalHash returns the SHA-256 hash of a content that HAPI stores outside of its Binary because it exceeds 10 MB, and
+// externalContentHash returns the SHA-256 hash of a content that HAPI stores outside of its Binary because it exceeds 10 MB, and
 // returns only from the operation $binary-access-read. Empty if the Binary contains its content.
-func externalHash(a *message.Response) string {
+func externalContentHash(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
-	if _, inside := res.Member("data"); err != nil || inside {
+	if _, hasData := res.Member("data"); err != nil || hasData {
 		return ""
 	}
 	data, _ := res.Member("_data")
@@ -263,8 +263,8 @@ func externalHash(a *message.Response) string {
 	return ""
 }
 
-// contextOf returns the reference in the securityContext of a Binary.
-func contextOf(res resource.Resource) string {
+// securityContextOf returns the reference in the securityContext of a Binary.
+func securityContextOf(res resource.Resource) string {
 	element, _ := res.Member("securityContext")
 	reference, _ := resource.Field(element, "reference")
 	return resource.Text(reference)
@@ -275,11 +275,11 @@ type contentWriter struct {
 	http.ResponseWriter             // response to the client
 	header              http.Header // of the FHIR server's response
 	etag                string      // of the judged version; empty if unknown
-	content             string      // expected ETag of that version's content
+	contentETag         string      // expected ETag of that version's content
 	contentType         string      // media type of that version
-	context             string      // reference in its securityContext
-	began               bool        // the header was sent to the client
-	refused             error       // cause if the response is not the expected content
+	securityContext     string      // reference in its securityContext
+	headerSent          bool        // the header was sent to the client
+	rejection           error       // cause if the response is not the expected content
 }
 
 // contentRequestHeaders are the client's headers that select a part of the content (RFC 9110 §14.2).
@@ -290,49 +290,49 @@ var contentHeaders = []string{
 	"Accept-Ranges", "Cache-Control", "Content-Disposition", "Content-Length", "Content-Range", "Last-Modified", "X-Security-Context",
 }
 
-// pass requests the content from the FHIR server, and reports whether the client gets it. It sends no request without a
+// forward requests the content from the FHIR server, and reports whether the client gets it. It sends no request without a
 // version, because the content could not be matched with the judged Binary, nor for a content in a FHIR format, because it
 // would be indistinguishable from the Binary resource itself.
-func (p contentWriter) pass(ctx context.Context, x *exchange, c message.Call) (began bool, err error) {
-	if p.etag == "" || p.content == "" || message.FhirMedia[mediaOf(p.contentType)] {
+func (p contentWriter) forward(ctx context.Context, x *exchange, c message.Call) (sent bool, err error) {
+	if p.etag == "" || p.contentETag == "" || message.FHIRMediaTypes[mediaType(p.contentType)] {
 		return false, nil
 	}
 	p.header = http.Header{}
 	call := message.Call{Method: c.Method, Path: c.Path, Query: c.Query, Header: http.Header{}}
 	for _, name := range contentRequestHeaders {
-		if values := x.r.Header[name]; len(values) > 0 {
+		if values := x.request.Header[name]; len(values) > 0 {
 			call.Header[name] = values
 		}
 	}
 	err = func() error {
-		defer func() { message.RepanicUnlessAborted(recover(), p.refused) }()
-		return x.server.Pass(ctx, call, []string{contentAccept}, &p)
+		defer func() { message.RepanicUnlessAborted(recover(), p.rejection) }()
+		return x.server.Stream(ctx, call, []string{contentAccept}, &p)
 	}()
-	if p.refused != nil {
+	if p.rejection != nil {
 		return false, nil
 	}
-	return p.began, err
+	return p.headerSent, err
 }
 
 // contentAccept requests the content of a Binary of any type. It names no type that a FHIR server could interpret as a FHIR
 // format, as HAPI does with application/xml.
 const contentAccept = "application/octet-stream, */*;q=0.1"
 
-var errContent = errors.New("not the content of the version that was judged")
+var errUnexpectedContent = errors.New("not the content of the version that was judged")
 
 // Header implements http.ResponseWriter.
 func (p *contentWriter) Header() http.Header { return p.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (p *contentWriter) WriteHeader(status int) {
-	if p.began || p.refused != nil || status < http.StatusOK {
+	if p.headerSent || p.rejection != nil || status < http.StatusOK {
 		return
 	}
-	if !p.isContent(status) {
-		p.refused = errContent
+	if !p.isExpectedContent(status) {
+		p.rejection = errUnexpectedContent
 		return
 	}
-	p.began = true
+	p.headerSent = true
 	header := p.ResponseWriter.Header()
 	for _, name := range contentHeaders {
 		if values := p.header[name]; len(values) > 0 {
@@ -340,33 +340,33 @@ func (p *contentWriter) WriteHeader(status int) {
 		}
 	}
 	header.Set("Etag", p.etag)
-	setContent(header, p.contentType)
+	setContentHeaders(header, p.contentType)
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// isContent reports whether a response is the content of the judged version.
-func (p *contentWriter) isContent(status int) bool {
+// isExpectedContent reports whether a response is the content of the judged version.
+func (p *contentWriter) isExpectedContent(status int) bool {
 	a := message.Response{Status: status, Header: p.header}
-	media := mediaOf(p.header.Get("Content-Type"))
+	media := mediaType(p.header.Get("Content-Type"))
 	context := p.header.Get("X-Security-Context")
 	return (status == http.StatusOK || status == http.StatusPartialContent) &&
-		message.IsNotModified(http.Header{"If-None-Match": {p.content}}, p.header.Get("Etag")) &&
-		!a.IsJSON() && !message.FhirMedia[media] && p.header.Get("Content-Encoding") == "" &&
-		(context == "" || context == p.context || strings.HasSuffix(context, "/"+p.context) && p.context != "")
+		message.IsNotModified(http.Header{"If-None-Match": {p.contentETag}}, p.header.Get("Etag")) &&
+		!a.IsJSON() && !message.FHIRMediaTypes[media] && p.header.Get("Content-Encoding") == "" &&
+		(context == "" || context == p.securityContext || strings.HasSuffix(context, "/"+p.securityContext) && p.securityContext != "")
 }
 
 // Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
 func (p *contentWriter) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
-	if p.refused != nil {
-		return 0, p.refused
+	if p.rejection != nil {
+		return 0, p.rejection
 	}
 	return p.ResponseWriter.Write(b)
 }
 
 // FlushError flushes the content.
 func (p *contentWriter) FlushError() error {
-	if !p.began {
+	if !p.headerSent {
 		return nil
 	}
 	return http.NewResponseController(p.ResponseWriter).Flush()

@@ -27,14 +27,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// sealing seals by prefixing the binding.
-type sealing struct{}
+// prefixSealing seals by prefixing the binding.
+type prefixSealing struct{}
 
-func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
+func (prefixSealing) Seal(_ context.Context, text, binding string) (string, error) {
 	return hex.EncodeToString([]byte(binding + "\x00" + text)), nil
 }
 
-func (sealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration) (string, error) {
+func (prefixSealing) Unseal(_ context.Context, sealed, binding string, _ time.Duration) (string, error) {
 	opened, err := hex.DecodeString(sealed)
 	text, ok := strings.CutPrefix(string(opened), binding+"\x00")
 	if err != nil || !ok {
@@ -68,7 +68,7 @@ type gateway struct {
 func newGateway(t *testing.T, resources ...string) *gateway {
 	t.Helper()
 	return &gateway{t, &enforce.Enforcer{
-		Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", Shared: access.NewShared(nil), Sealing: sealing{}, PageStates: &pageStates{},
+		Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", TypeRules: access.NewTypeRules(nil), Sealing: prefixSealing{}, PageStates: &pageStates{},
 	}, fhirtest.New(resources...), nil}
 }
 
@@ -77,7 +77,7 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
 	h.Parameters = g.Parameters
-	rights := access.New(h, g.Shared)
+	rights := access.New(h, g.TypeRules)
 	next := g.next
 	if next == nil {
 		next = g.server
@@ -133,7 +133,7 @@ func (b bundle) next() string {
 	return ""
 }
 
-func decoded[T any](t *testing.T, response *http.Response) (v T) {
+func mustDecode[T any](t *testing.T, response *http.Response) (v T) {
 	t.Helper()
 	if err := json.NewDecoder(response.Body).Decode(&v); err != nil {
 		t.Fatal(err)
@@ -248,8 +248,8 @@ func testSearches(t *testing.T, resources []string, tests []searchCase) {
 		for _, byCompartment := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, compartment_search %v", tt.name, byCompartment), func(t *testing.T) {
 				g := newGateway(t, resources...)
-				g.CompartmentSearch = byCompartment
-				g.server.Seen = func(r *http.Request) {
+				g.SupportsCompartmentSearch = byCompartment
+				g.server.OnRequest = func(r *http.Request) {
 					if !byCompartment && strings.Count(r.URL.Path, "/") > strings.Count("/fhir/R4/Type/id", "/") {
 						t.Errorf("asked %s of a server without searches in compartments", r.URL.Path)
 					}
@@ -308,7 +308,7 @@ func TestBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
-			g.Limits = fhirserver.Limits{Body: 200}
+			g.Limits = fhirserver.Limits{BodyBytes: 200}
 			r := newRequest(http.MethodPost, "/fhir/R4/"+tt.target, tt.media, tt.body)
 			r.Header.Set("Content-Encoding", tt.encoding)
 			expectStatus(t, g.send(patientA, r), tt.status)
@@ -320,7 +320,7 @@ func TestBody(t *testing.T) {
 func TestBase(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.server.Seen = func(r *http.Request) { t.Errorf("%s was asked for", r.URL.Path) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("%s was asked for", r.URL.Path) }
 	for _, path := range []string{"/fhir/R40/Observation/a1", "/fhir/R4Observation/a1", "/fhir", "/Observation/a1"} {
 		got := g.send(access.Holder{Scope: "system/*.rs"}, httptest.NewRequest(http.MethodGet, path, nil))
 		if got.StatusCode != http.StatusNotFound {
@@ -379,7 +379,7 @@ func TestAccept(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, writable...)
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if tt.status == 406 {
 					t.Errorf("%s %s reaches the server", r.Method, r.URL)
 				}
@@ -416,9 +416,9 @@ func TestReadersWriteNothing(t *testing.T) {
 	const changed = `{"resourceType":"Observation","id":"b1","status":"amended","subject":{"reference":"Patient/b"}}`
 	for _, scope := range []string{"system/*.rs", "system/Observation.rs"} {
 		g := newGateway(t, records...)
-		g.server.Seen = func(r *http.Request) { t.Errorf("%s: %s %s was asked for", scope, r.Method, r.URL) }
+		g.server.OnRequest = func(r *http.Request) { t.Errorf("%s: %s %s was asked for", scope, r.Method, r.URL) }
 		for _, request := range []string{"DELETE Observation/b1", "PUT Observation/b1", "POST Observation", "PATCH Observation/b1", "DELETE Observation?_id=b1", "PUT Observation?_id=b1"} {
-			got := g.written(writing{holder: access.Holder{Scope: scope}, request: request, body: changed})
+			got := g.written(writeCase{holder: access.Holder{Scope: scope}, request: request, body: changed})
 			if got.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: %s: status %d", scope, request, got.StatusCode)
 			}
@@ -444,7 +444,7 @@ func TestOperationOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := operating(t, off)
+	g := newOperationGateway(t, off)
 	for _, h := range []access.Holder{clinician, patientA} {
 		if got := g.get(h, "Observation/a1/$meta"); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", h.Scope, got.StatusCode)
@@ -483,8 +483,8 @@ func TestNeeded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, resources...)
-			own := answering(`{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`)
-			g.server.Answers = map[string]http.HandlerFunc{"Observation/swapped": own, "Unheard/a1": own, "Observation/..": own, "Observation": own}
+			own := newHandler(`{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`)
+			g.server.Handlers = map[string]http.HandlerFunc{"Observation/swapped": own, "Unheard/a1": own, "Observation/..": own, "Observation": own}
 			expectStatus(t, g.get(tt.holder, "Binary/"+tt.target), tt.status)
 		})
 	}
@@ -513,8 +513,8 @@ func TestProvenanceOfTwo(t *testing.T) {
 	}
 }
 
-// moved stores an Observation that belongs to patient b, then a, then b, and then a again.
-func moved(g *gateway) {
+// storeMovedObservation stores an Observation that belongs to patient b, then a, then b, and then a again.
+func storeMovedObservation(g *gateway) {
 	for _, patient := range []string{"b", "a", "b", "a"} {
 		g.server.Put(`{"resourceType":"Observation","id":"moved","status":"final","subject":{"reference":"Patient/` + patient + `"}}`)
 	}
@@ -549,7 +549,7 @@ func TestHistory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
-			moved(g)
+			storeMovedObservation(g)
 			if got := g.patients(tt.holder, tt.target); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -591,7 +591,7 @@ func (g *gateway) patients(h access.Holder, target string) string {
 func TestHistoryOfDeletions(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	moved(g)
+	storeMovedObservation(g)
 	g.send(clinician, httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/moved", nil))
 	if got := g.patients(patientA, "Observation/moved/_history"); got != "aa" {
 		t.Errorf("got %q", got)
@@ -602,8 +602,8 @@ func TestHistoryOfDeletions(t *testing.T) {
 func TestHistoryOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	next := sent([]byte(`{"resourceType":"Bundle","type":"history","entry":[{"resource":{"resourceType":"Observation","id":"other","subject":{"reference":"Patient/a"}}}]}`))
-	err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/o/_history", nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+	next := respondInPieces([]byte(`{"resourceType":"Bundle","type":"history","entry":[{"resource":{"resourceType":"Observation","id":"other","subject":{"reference":"Patient/a"}}}]}`))
+	err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/o/_history", nil), next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 	if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusNotFound {
 		t.Errorf("got %v", err)
 	}
@@ -618,7 +618,7 @@ func TestHistoryAddresses(t *testing.T) {
 		"http://10.0.0.1/api/job":                      "",
 	} {
 		g := newGateway(t)
-		g.server.Answers = map[string]http.HandlerFunc{"Observation/o/_history": answering(`{"resourceType":"Bundle","type":"history","entry":[
+		g.server.Handlers = map[string]http.HandlerFunc{"Observation/o/_history": newHandler(`{"resourceType":"Bundle","type":"history","entry":[
 			{"resource":{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/a"}},"response":{"status":"201","location":"` + location + `"}}]}`)}
 		var b struct {
 			Entry []struct{ Response struct{ Location string } }

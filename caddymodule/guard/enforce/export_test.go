@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 )
 
-// exporting returns a gateway for a server with exports. It sets asked to the query of a kick-off.
-func exporting(t *testing.T, asked *string) *gateway {
+// newExportGateway returns a gateway for a server with exports. It sets asked to the query of a kick-off.
+func newExportGateway(t *testing.T, asked *string) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
 	kickOff := func(w http.ResponseWriter, r *http.Request) {
@@ -31,16 +31,16 @@ func exporting(t *testing.T, asked *string) *gateway {
 		w.Header().Set("Content-Location", fhirtest.Address+"/$export-poll-status?_jobId=1")
 		w.WriteHeader(http.StatusAccepted)
 	}
-	g.server.Answers = map[string]http.HandlerFunc{
+	g.server.Handlers = map[string]http.HandlerFunc{
 		"$export": kickOff, "Patient/$export": kickOff, "Group/g1/$export": kickOff, "Group/$export": kickOff, "Patient/a/$export": kickOff,
 		"$export-poll-status": func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodDelete || r.URL.RawQuery != "_jobId=1" {
 				w.WriteHeader(http.StatusAccepted)
 				return
 			}
-			answering(finished)(w, r)
+			newHandler(finished)(w, r)
 		},
-		"Binary/patients": keptFile("application/fhir+ndjson", lines),
+		"Binary/patients": storedFile("application/fhir+ndjson", lines),
 	}
 	return g
 }
@@ -53,16 +53,16 @@ const (
 	lines = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Observation\",\"id\":\"a1\"}\n\n{\"resourceType\":\"Patient\",\"id\":\"b\"}"
 )
 
-// keptFile behaves like HAPI, which stores files as Binaries: it returns the content if Accept names its media type or none of
+// storedFile behaves like HAPI, which stores files as Binaries: it returns the content if Accept names its media type or none of
 // FHIR's formats, and otherwise the Binary.
-func keptFile(contentType, content string) http.HandlerFunc {
+func storedFile(contentType, content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch accept := r.Header.Get("Accept"); {
 		case accept == contentType || !strings.Contains(accept, "json") && !strings.Contains(accept, "xml"):
 			w.Header().Set("Content-Type", contentType)
 			_, _ = io.WriteString(w, content)
 		case strings.Contains(accept, "+json"):
-			answering(wrapped(contentType, content))(w, r)
+			newHandler(wrapInBinary(contentType, content))(w, r)
 		default:
 			w.Header().Set("Content-Type", "application/fhir+xml")
 			_, _ = io.WriteString(w, `<Binary xmlns="http://hl7.org/fhir"><contentType value="`+contentType+`"/></Binary>`)
@@ -70,8 +70,8 @@ func keptFile(contentType, content string) http.HandlerFunc {
 	}
 }
 
-// wrapped returns a file as a Binary in JSON.
-func wrapped(contentType, content string) string {
+// wrapInBinary returns a file as a Binary in JSON.
+func wrapInBinary(contentType, content string) string {
 	return `{"resourceType":"Binary","id":"patients","contentType":"` + contentType + `","data":"` + base64.StdEncoding.EncodeToString([]byte(content)) + `"}`
 }
 
@@ -151,7 +151,7 @@ func TestExport(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			asked := "-"
-			got := exporting(t, &asked).send(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, kickOff(tt.target, ""))
+			got := newExportGateway(t, &asked).send(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, kickOff(tt.target, ""))
 			if got.StatusCode != tt.status || asked != tt.want {
 				text, _ := io.ReadAll(got.Body)
 				t.Errorf("status %d, the server was asked %q, want %d, %q: %s", got.StatusCode, asked, tt.status, tt.want, text)
@@ -177,7 +177,7 @@ func TestExportByPost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			asked := "-"
-			got := exporting(t, &asked).send(access.Holder{Scope: "system/Patient.rs"}, kickOff("POST Patient/$export", tt.body))
+			got := newExportGateway(t, &asked).send(access.Holder{Scope: "system/Patient.rs"}, kickOff("POST Patient/$export", tt.body))
 			if got.StatusCode != tt.status || asked != tt.want {
 				t.Errorf("status %d, the server was asked %s, want %d, %s", got.StatusCode, asked, tt.status, tt.want)
 			}
@@ -188,7 +188,7 @@ func TestExportByPost(t *testing.T) {
 func TestExportNeedsAsync(t *testing.T) {
 	t.Parallel()
 	asked := "-"
-	if got := exporting(t, &asked).send(access.Holder{Scope: "system/*.rs"}, requestOf("GET $export", "")); got.StatusCode != 400 || asked != "-" {
+	if got := newExportGateway(t, &asked).send(access.Holder{Scope: "system/*.rs"}, requestOf("GET $export", "")); got.StatusCode != 400 || asked != "-" {
 		t.Errorf("status %d, the server was asked %q", got.StatusCode, asked)
 	}
 }
@@ -196,7 +196,7 @@ func TestExportNeedsAsync(t *testing.T) {
 // exportedFile returns the address of the first file in the status of a job.
 func (g *gateway) exportedFile(h access.Holder, job string) string {
 	g.t.Helper()
-	m := decoded[struct{ Output []struct{ URL string } }](g.t, g.send(h, asked("GET", job)))
+	m := mustDecode[struct{ Output []struct{ URL string } }](g.t, g.send(h, linkRequest("GET", job)))
 	return m.Output[0].URL
 }
 
@@ -211,8 +211,8 @@ func (g *gateway) export(h access.Holder, target string) string {
 	return address
 }
 
-// asked returns a request for a link.
-func asked(method, address string) *http.Request {
+// linkRequest returns a request for a link.
+func linkRequest(method, address string) *http.Request {
 	return httptest.NewRequest(method, strings.TrimPrefix(address, "https://gateway.example"), nil)
 }
 
@@ -245,9 +245,9 @@ func TestExportFile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var query string
-			g := exporting(t, &query)
+			g := newExportGateway(t, &query)
 			file := g.exportedFile(tt.by, g.export(tt.by, "$export"))
-			r := asked(tt.method, file)
+			r := linkRequest(tt.method, file)
 			if tt.accept != "" {
 				r.Header.Set("Accept", tt.accept)
 			}
@@ -276,11 +276,11 @@ func TestExportFileWithheld(t *testing.T) {
 		}, 502},
 		{"an array", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[]`) }, 502},
 		{"a line without a type", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"a"}`) }, 502},
-		{"a Binary of something else", answering(wrapped("text/plain", lines)), 502},
-		{"a Binary of something that is none", answering(wrapped("ndjson", "<Patient/>")), 502},
+		{"a Binary of something else", newHandler(wrapInBinary("text/plain", lines)), 502},
+		{"a Binary of something that is none", newHandler(wrapInBinary("ndjson", "<Patient/>")), 502},
 		{"gone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 404},
 		{"failed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, 503},
-		{"in JSON", answering(`{"resourceType":"Binary"}`), 502},
+		{"in JSON", newHandler(`{"resourceType":"Binary"}`), 502},
 		{"compressed", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/fhir+ndjson")
 			w.Header().Set("Content-Encoding", "gzip")
@@ -298,11 +298,11 @@ func TestExportFileWithheld(t *testing.T) {
 			t.Parallel()
 			var query string
 			for _, scope := range []string{"system/Patient.rs", "system/*.rs"} {
-				g, h := exporting(t, &query), access.Holder{Scope: scope}
+				g, h := newExportGateway(t, &query), access.Holder{Scope: scope}
 				file := g.exportedFile(h, g.export(h, "$export"))
-				g.server.Answers["Binary/patients"] = tt.answer
+				g.server.Handlers["Binary/patients"] = tt.answer
 				g.Limits.ResponseBytes = 2000
-				got := g.send(h, asked("GET", file))
+				got := g.send(h, linkRequest("GET", file))
 				if text, _ := io.ReadAll(got.Body); got.StatusCode != tt.status || strings.Contains(string(text), "resourceType") {
 					t.Errorf("%s: status %d, want %d: %s", scope, got.StatusCode, tt.status, text)
 				}
@@ -317,15 +317,15 @@ func TestExportFileFormats(t *testing.T) {
 	content := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"
 	for _, contentType := range []string{"application/fhir+ndjson", "application/ndjson", "ndjson"} {
 		for name, answer := range map[string]http.HandlerFunc{
-			"as its content": keptFile(contentType, content), "as a Binary in JSON": answering(wrapped(contentType, content)),
+			"as its content": storedFile(contentType, content), "as a Binary in JSON": newHandler(wrapInBinary(contentType, content)),
 		} {
 			t.Run(contentType+" "+name, func(t *testing.T) {
 				t.Parallel()
 				var query string
-				g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
-				g.server.Answers["Binary/patients"] = answer
+				g, h := newExportGateway(t, &query), access.Holder{Scope: "system/*.rs"}
+				g.server.Handlers["Binary/patients"] = answer
 				file := g.exportedFile(h, g.export(h, "$export?_outputFormat="+url.QueryEscape(contentType)))
-				got := g.send(h, asked("GET", file))
+				got := g.send(h, linkRequest("GET", file))
 				if text, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusOK || string(text) != content || got.Header.Get("Content-Type") != "application/fhir+ndjson" {
 					t.Errorf("status %d, %s: %s", got.StatusCode, got.Header.Get("Content-Type"), text)
 				}
@@ -340,7 +340,7 @@ func TestExportLenient(t *testing.T) {
 	query := "-"
 	r := kickOff("GET $export?_outputFormat=text/csv", "")
 	r.Header.Set("Prefer", "respond-async, handling=lenient")
-	if got := exporting(t, &query).send(access.Holder{Scope: "system/*.rs"}, r); got.StatusCode != http.StatusAccepted || query != "" {
+	if got := newExportGateway(t, &query).send(access.Holder{Scope: "system/*.rs"}, r); got.StatusCode != http.StatusAccepted || query != "" {
 		t.Errorf("status %d, the server was asked %q", got.StatusCode, query)
 	}
 }
@@ -349,8 +349,8 @@ func TestExportLenient(t *testing.T) {
 func TestExportFileCut(t *testing.T) {
 	t.Parallel()
 	var query string
-	g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
-	g.server.Answers["Binary/patients"] = func(w http.ResponseWriter, _ *http.Request) {
+	g, h := newExportGateway(t, &query), access.Holder{Scope: "system/*.rs"}
+	g.server.Handlers["Binary/patients"] = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n<html>\n")
 	}
 	file := g.exportedFile(h, g.export(h, "$export"))
@@ -359,7 +359,7 @@ func TestExportFileCut(t *testing.T) {
 			t.Errorf("the answer ended with %v", got)
 		}
 	}()
-	g.send(h, asked("GET", file))
+	g.send(h, linkRequest("GET", file))
 }
 
 func TestJob(t *testing.T) {
@@ -387,26 +387,26 @@ func TestJob(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text string
-			g := exporting(t, &text)
+			g := newExportGateway(t, &text)
 			address := g.export(tt.by, "$export")
-			poll := g.server.Answers["$export-poll-status"]
-			g.server.Answers["$export-poll-status"] = func(w http.ResponseWriter, r *http.Request) {
+			poll := g.server.Handlers["$export-poll-status"]
+			g.server.Handlers["$export-poll-status"] = func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodGet {
-					answering(tt.manifest)(w, r)
+					newHandler(tt.manifest)(w, r)
 					return
 				}
 				poll(w, r)
 			}
-			expectStatus(t, g.send(tt.other, asked(tt.method, address)), tt.status)
+			expectStatus(t, g.send(tt.other, linkRequest(tt.method, address)), tt.status)
 		})
 	}
 }
 
 // A sealed link is not valid for another purpose.
-func TestLinksApart(t *testing.T) {
+func TestLinksAreNotInterchangeable(t *testing.T) {
 	t.Parallel()
 	var query string
-	g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+	g, h := newExportGateway(t, &query), access.Holder{Scope: "system/*.rs"}
 	job := g.export(h, "$export")
 	file := g.exportedFile(h, job)
 	for _, tt := range []struct{ name, link string }{
@@ -417,7 +417,7 @@ func TestLinksApart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			expectStatus(t, g.send(h, asked("GET", tt.link)), http.StatusNotFound)
+			expectStatus(t, g.send(h, linkRequest("GET", tt.link)), http.StatusNotFound)
 		})
 	}
 }
@@ -440,8 +440,8 @@ func TestJobRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var query string
-			g := exporting(t, &query)
-			g.server.Answers["$export"] = func(w http.ResponseWriter, _ *http.Request) {
+			g := newExportGateway(t, &query)
+			g.server.Handlers["$export"] = func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Location", tt.location)
 				w.WriteHeader(tt.status)
 			}
@@ -451,18 +451,18 @@ func TestJobRefused(t *testing.T) {
 }
 
 // A response about a running job contains only its progress.
-func TestJobAtWork(t *testing.T) {
+func TestJobRunning(t *testing.T) {
 	t.Parallel()
 	var text string
-	g, h := exporting(t, &text), access.Holder{Scope: "system/*.rs"}
+	g, h := newExportGateway(t, &text), access.Holder{Scope: "system/*.rs"}
 	address := g.export(h, "$export")
-	g.server.Answers["$export-poll-status"] = func(w http.ResponseWriter, _ *http.Request) {
+	g.server.Handlers["$export-poll-status"] = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Progress", "half")
 		w.Header().Set("Retry-After", "5")
 		w.Header().Set("Content-Location", fhirtest.Address+"/$export-poll-status?_jobId=1")
 		w.WriteHeader(http.StatusAccepted)
 	}
-	got := g.send(h, asked("GET", address))
+	got := g.send(h, linkRequest("GET", address))
 	if got.StatusCode != http.StatusAccepted || got.Header.Get("X-Progress") != "half" || got.Header.Get("Retry-After") != "5" || got.Header.Get("Content-Location") != "" {
 		t.Errorf("status %d, %v", got.StatusCode, got.Header)
 	}
@@ -473,12 +473,12 @@ func TestJobFromBeforeRules(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]int{"deny resource.id == 'b'": http.StatusForbidden, "deny request.id == 'b'": http.StatusOK} {
 		var query string
-		g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+		g, h := newExportGateway(t, &query), access.Holder{Scope: "system/*.rs"}
 		job := g.export(h, "$export")
 		file := g.exportedFile(h, job)
 		g.withRules(rule)
 		for _, link := range []string{job, file} {
-			if got := g.send(h, asked("GET", link)); got.StatusCode != want {
+			if got := g.send(h, linkRequest("GET", link)); got.StatusCode != want {
 				t.Errorf("%s: %s: status %d, want %d", rule, link[:40], got.StatusCode, want)
 			}
 		}
@@ -499,8 +499,8 @@ func TestManifest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var query string
-			g, h := exporting(t, &query).withRules(tt.rule), access.Holder{Scope: tt.scope}
-			text, err := io.ReadAll(g.send(h, asked("GET", g.export(h, tt.target))).Body)
+			g, h := newExportGateway(t, &query).withRules(tt.rule), access.Holder{Scope: tt.scope}
+			text, err := io.ReadAll(g.send(h, linkRequest("GET", g.export(h, tt.target))).Body)
 			if err != nil || strings.Contains(string(text), "backend.internal") {
 				t.Fatalf("%s, %v", text, err)
 			}

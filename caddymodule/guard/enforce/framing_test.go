@@ -56,7 +56,7 @@ func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *si
 	t.Helper()
 	s := &site{g: newGateway(t), holder: h}
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.g.Serve(w, r, proxy, enforce.Bearer{Rights: access.New(s.holder, s.g.Shared)})
+		err := s.g.Serve(w, r, proxy, enforce.Bearer{Rights: access.New(s.holder, s.g.TypeRules)})
 		if refusal, ok := errors.AsType[*guard.Error](err); ok {
 			text := fmt.Sprintf(`{"resourceType":"OperationOutcome","issue":[{"diagnostics":%q}]}`, refusal.Description)
 			w.Header().Set("Content-Type", "application/fhir+json")
@@ -122,7 +122,7 @@ func TestFraming(t *testing.T) {
 	backend := func(w http.ResponseWriter, r *http.Request) {
 		q := r.Header
 		status, _ := strconv.Atoi(q.Get("X-Status"))
-		text := []byte(compressed(t, q.Get("X-Encoding"), bodies[q.Get("X-Body")]))
+		text := []byte(compress(t, q.Get("X-Encoding"), bodies[q.Get("X-Body")]))
 		header := w.Header()
 		header["Content-Type"] = nil
 		if m := media[q.Get("X-Media")]; m != "" {
@@ -330,7 +330,7 @@ func TestFormatsThatPass(t *testing.T) {
 			return err
 		})
 		w := httptest.NewRecorder()
-		err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(access.Holder{Scope: "system/*.rs"}, g.Shared)})
+		err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(access.Holder{Scope: "system/*.rs"}, g.TypeRules)})
 		status := w.Code
 		if refusal, ok := errors.AsType[*guard.Error](err); ok {
 			status = refusal.Status
@@ -462,7 +462,7 @@ func checkNoBackend(t *testing.T, g *gateway, h access.Holder, method, path, bod
 	}
 	r.Header.Set("Content-Type", "application/fhir+json")
 	w := httptest.NewRecorder()
-	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
+	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.TypeRules)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		if refusal.Status != http.StatusForbidden {
 			t.Errorf("%s: %s %s: %d %v", h.Scope, method, path, refusal.Status, err)

@@ -30,14 +30,14 @@ func padded(length int) string {
 	return text + strings.Repeat("x", length-len(text)-4) + `"}]}`
 }
 
-// foundSet returns a Bundle with resources.
-func foundSet(resources ...string) string {
+// searchBundle returns a Bundle with resources.
+func searchBundle(resources ...string) string {
 	return `{"resourceType":"Bundle","type":"searchset","total":1,"entry":[{"search":{"mode":"match"},"resource":` +
 		strings.Join(resources, `},{"search":{"mode":"match"},"resource":`) + `}]}`
 }
 
-// dripping returns a text in small pieces, like a proxy.
-func dripping(body string) handler {
+// dripBody returns a text in small pieces, like a proxy.
+func dripBody(body string) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
@@ -54,7 +54,7 @@ func dripping(body string) handler {
 
 // serve sends a request through the gateway to a handler, and returns the resulting status.
 func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handler) (int, error) {
-	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
+	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.TypeRules)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal.Status, err
 	}
@@ -68,7 +68,7 @@ func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request,
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	const length = 10_000
-	body, found := padded(length), foundSet(padded(length))
+	body, found := padded(length), searchBundle(padded(length))
 	entry := `{"request":{"method":"GET","url":"Observation/a1"}}`
 	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 2) + entry + `]}`
 	transaction := strings.Replace(batch, "batch", "transaction", 1)
@@ -91,10 +91,10 @@ func TestMemory(t *testing.T) {
 			t.Run(fmt.Sprintf("%s with %d", tt.name, size), func(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t)
-				g.Memory = fairmemory.New(size, fhirserver.Patience)
+				g.Memory = fairmemory.New(size, fhirserver.MaxMemoryWait)
 				r := newRequest(tt.method, "/fhir/R4/"+tt.path, "application/fhir+json", tt.body)
 				w := httptest.NewRecorder()
-				status, err := g.serve(w, tt.holder, r, dripping(tt.answer))
+				status, err := g.serve(w, tt.holder, r, dripBody(tt.answer))
 				if strings.Contains(w.Body.String(), `"status":"403`) {
 					status = http.StatusForbidden
 				}
@@ -117,18 +117,18 @@ func TestBusy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateway(t)
-				g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
+				g.Memory = fairmemory.New(1<<20, fhirserver.MaxMemoryWait)
 				if err := g.Memory.Share().Grow(t.Context(), 1<<20-100, 0); err != nil {
 					t.Fatal(err)
 				}
 				start, w := time.Now(), httptest.NewRecorder()
 				w.Header().Set("X-Request-Id", "1")
-				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000))))
+				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(padded(1000))))
 				refusal, _ := errors.AsType[*guard.Error](err)
 				if status != http.StatusServiceUnavailable || !errors.Is(err, message.ErrBusy) || refusal.RetryAfter() != "10" {
 					t.Fatalf("status %d: %v", status, err)
 				}
-				if waited := time.Since(start); waited != fhirserver.Patience {
+				if waited := time.Since(start); waited != fhirserver.MaxMemoryWait {
 					t.Errorf("answered after %v", waited)
 				}
 				if len(w.Header()) != 1 || w.Header().Get("X-Request-Id") != "1" {
@@ -168,7 +168,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
+			g.Memory = fairmemory.New(1<<20, fhirserver.MaxMemoryWait)
 			if err := g.Memory.Share().Grow(t.Context(), 1<<20-10_000, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -188,14 +188,14 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// heldWhileWritten records the used memory when the client gets its response.
-type heldWhileWritten struct {
+// memoryRecorder records the used memory when the client gets its response.
+type memoryRecorder struct {
 	*httptest.ResponseRecorder
 	memory *fairmemory.Memory
 	held   int64
 }
 
-func (w *heldWhileWritten) Write(p []byte) (int, error) {
+func (w *memoryRecorder) Write(p []byte) (int, error) {
 	w.held = w.memory.InUse()
 	return w.ResponseRecorder.Write(p)
 }
@@ -204,9 +204,9 @@ func (w *heldWhileWritten) Write(p []byte) (int, error) {
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(1<<20, fhirserver.Patience)
-	w := &heldWhileWritten{httptest.NewRecorder(), g.Memory, 0}
-	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000)))); err != nil {
+	g.Memory = fairmemory.New(1<<20, fhirserver.MaxMemoryWait)
+	w := &memoryRecorder{httptest.NewRecorder(), g.Memory, 0}
+	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(padded(1000)))); err != nil {
 		t.Fatal(err)
 	}
 	if w.held != int64(w.Body.Len()) {
@@ -214,13 +214,13 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// unread is a client that does not read: Write returns when the client disconnects.
-type unread struct {
+// stalledClient is a client that does not read: Write returns when the client disconnects.
+type stalledClient struct {
 	*httptest.ResponseRecorder
 	gone chan struct{}
 }
 
-func (w unread) Write([]byte) (int, error) {
+func (w stalledClient) Write([]byte) (int, error) {
 	<-w.gone
 	return 0, io.ErrClosedPipe
 }
@@ -231,7 +231,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 	token := func(issuer, subject, client string) *guard.Token {
 		return &guard.Token{Issuer: issuer, Subject: subject, ClientID: client}
 	}
-	answer := dripping(padded(10_000))
+	answer := dripBody(padded(10_000))
 	for name, ask := range map[string]func(g *gateway, r *http.Request) error{
 		"another client":                      func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "other"), r, answer) },
 		"another person with the same client": func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "app"), r, answer) },
@@ -243,18 +243,18 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 		},
 		"without a token": func(g *gateway, r *http.Request) error {
 			m := &capability.Metadata{Base: "/fhir/R4", Memory: g.Memory}
-			return m.ServeHTTP(httptest.NewRecorder(), r, dripping(`{"resourceType":"CapabilityStatement"}`))
+			return m.ServeHTTP(httptest.NewRecorder(), r, dripBody(`{"resourceType":"CapabilityStatement"}`))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g, gone := newGateway(t), make(chan struct{})
-				g.Memory = fairmemory.New(100_000, fhirserver.Patience)
+				g.Memory = fairmemory.New(100_000, fhirserver.MaxMemoryWait)
 				for range 12 {
 					go func() {
 						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
-						_ = g.Serve(unread{httptest.NewRecorder(), gone}, r, answer, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token("i", "alice", "app")})
+						_ = g.Serve(stalledClient{httptest.NewRecorder(), gone}, r, answer, enforce.Bearer{Rights: access.New(patientA, g.TypeRules), Token: token("i", "alice", "app")})
 					}()
 				}
 				synctest.Wait()
@@ -269,7 +269,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 }
 
 func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) error {
-	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.Shared), Token: token})
+	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules), Token: token})
 }
 
 // Clients without a token that do not read the CapabilityStatement use memory for its text only, and only the share of their
@@ -277,16 +277,16 @@ func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) 
 func TestSlowMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, gone := fairmemory.New(100_000, fhirserver.Patience), make(chan struct{})
+		memory, gone := fairmemory.New(100_000, fhirserver.MaxMemoryWait), make(chan struct{})
 		m := &capability.Metadata{Base: "/fhir/R4", Memory: memory, Network: func(r *http.Request) string { return r.RemoteAddr }}
-		statement := dripping(`{"resourceType":"CapabilityStatement","description":"` + strings.Repeat("x", 10_000) + `"}`)
+		statement := dripBody(`{"resourceType":"CapabilityStatement","description":"` + strings.Repeat("x", 10_000) + `"}`)
 		ask := func(w http.ResponseWriter, network string) error {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
 			r.RemoteAddr = network
 			return m.ServeHTTP(w, r, statement)
 		}
 		for range 12 {
-			go ask(unread{httptest.NewRecorder(), gone}, "slow")
+			go ask(stalledClient{httptest.NewRecorder(), gone}, "slow")
 		}
 		synctest.Wait()
 		if held := memory.InUse(); held > 50_000 {
@@ -304,13 +304,13 @@ func TestSlowMetadata(t *testing.T) {
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(100_000, fhirserver.Patience)
+	g.Memory = fairmemory.New(100_000, fhirserver.MaxMemoryWait)
 	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
 	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
 	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 	others := strings.Replace(padded(20_000), "Patient/a", "Patient/b", 1)
 	w := httptest.NewRecorder()
-	if _, err := g.serve(w, patientA, r, dripping(foundSet(others))); err != nil {
+	if _, err := g.serve(w, patientA, r, dripBody(searchBundle(others))); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(w.Body.String(), `"status":"200 OK"`); n != 20 {
@@ -324,8 +324,8 @@ func TestThousandAtOnce(t *testing.T) {
 	const length, memory = 10_000, 100_000
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
-		g.Limits.ResponseBytes, g.Memory = length, fairmemory.New(memory, fhirserver.Patience)
-		answer := dripping(padded(length))
+		g.Limits.ResponseBytes, g.Memory = length, fairmemory.New(memory, fhirserver.MaxMemoryWait)
+		answer := dripBody(padded(length))
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
 		all.Add(1000)
@@ -360,20 +360,20 @@ func TestThousandAtOnce(t *testing.T) {
 // Requests without scopes are subject to the memory limit, too.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
-	memory := fairmemory.New(1000, fhirserver.Patience)
+	memory := fairmemory.New(1000, fhirserver.MaxMemoryWait)
 	metadata := &capability.Metadata{Base: "/fhir/R4", Memory: memory}
 	g := newGateway(t)
 	g.Memory = memory
 	for name, ask := range map[string]func(r *http.Request) error{
 		"metadata": func(r *http.Request) error {
-			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripping(padded(501)))
+			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripBody(padded(501)))
 		},
 		"RelatedPerson": func(r *http.Request) error {
-			_, err := g.RelatedPatients(r, dripping(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"}, nil)
+			_, err := g.RelatedPatients(r, dripBody(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"}, nil)
 			return err
 		},
 	} {
-		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, message.ErrCostly) {
+		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, message.ErrTooCostly) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if held := memory.InUse(); held != 0 {

@@ -17,24 +17,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 )
 
-// answering returns a handler that responds with a resource.
-func answering(resource string) http.HandlerFunc {
+// newHandler returns a handler that responds with a resource.
+func newHandler(resource string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, resource)
 	}
 }
 
-// inText returns a handler that responds with a text.
-func inText(text string) http.HandlerFunc {
+// respondWithText returns a handler that responds with a text.
+func respondWithText(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, text)
 	}
 }
 
-// failing returns a handler that responds with an error that mentions another patient.
-func failing(status int) http.HandlerFunc {
+// respondWithError returns a handler that responds with an error that mentions another patient.
+func respondWithError(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.WriteHeader(status)
@@ -52,24 +52,24 @@ func searchset(references ...string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":%d,"entry":[%s]}`, len(references), strings.Join(entries, ","))
 }
 
-// operating returns a gateway for a server with operations that return too much.
-func operating(t *testing.T, own ...operation.Operation) *gateway {
+// newOperationGateway returns a gateway for a server with operations that return too much.
+func newOperationGateway(t *testing.T, own ...operation.Operation) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
 	g.Operations = operation.NewOperations(own...)
-	everything := answering(searchset("Patient/a", "Observation/a1", "Observation/a2", "Observation/b1", "Practitioner/alice", "Device/b1"))
-	valid := answering(`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational"}]}`)
-	meta := answering(`{"resourceType":"Parameters","parameter":[{"name":"return","valueMeta":{"versionId":"1"}}]}`)
-	g.server.Answers = map[string]http.HandlerFunc{
+	everything := newHandler(searchset("Patient/a", "Observation/a1", "Observation/a2", "Observation/b1", "Practitioner/alice", "Device/b1"))
+	valid := newHandler(`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational"}]}`)
+	meta := newHandler(`{"resourceType":"Parameters","parameter":[{"name":"return","valueMeta":{"versionId":"1"}}]}`)
+	g.server.Handlers = map[string]http.HandlerFunc{
 		"Patient/a/$everything": everything, "Patient/b/$everything": everything, "Patient/$everything": everything,
-		"Observation/a1/$document": answering(strings.Replace(searchset("Observation/a1", "Observation/a2"), "searchset", "document", 1)),
-		"Observation/a2/$document": answering(strings.Replace(searchset("Observation/a1", "Observation/b1"), "searchset", "document", 1)),
+		"Observation/a1/$document": newHandler(strings.Replace(searchset("Observation/a1", "Observation/a2"), "searchset", "document", 1)),
+		"Observation/a2/$document": newHandler(strings.Replace(searchset("Observation/a1", "Observation/b1"), "searchset", "document", 1)),
 		"Observation/$lastn":       everything, "DocumentReference/$docref": everything,
 		"Observation/$validate": valid, "Observation/a1/$validate": valid, "Observation/b1/$validate": valid, "Device/$validate": valid, "Condition/$validate": meta,
 		"Observation/a1/$meta": meta, "Observation/b1/$meta": meta, "Observation/$meta": meta, "$meta": meta,
-		"Observation/a1/$meta-add": meta, "Patient/$member-match": meta, "$graphql": answering(`{}`), "Patient/$own": everything,
-		"Observation/mistaken": answering(g.server.Get("Observation/a1")), "Observation/mistaken/$meta": meta, "Patient/$text": inText(g.server.Get("Patient/a")),
-		"Patient/$fail": failing(http.StatusPreconditionFailed), "ValueSet/$expand": answering(`{"resourceType":"ValueSet"}`), "Observation/$stats": meta,
+		"Observation/a1/$meta-add": meta, "Patient/$member-match": meta, "$graphql": newHandler(`{}`), "Patient/$own": everything,
+		"Observation/mistaken": newHandler(g.server.Get("Observation/a1")), "Observation/mistaken/$meta": meta, "Patient/$text": respondWithText(g.server.Get("Patient/a")),
+		"Patient/$fail": respondWithError(http.StatusPreconditionFailed), "ValueSet/$expand": newHandler(`{"resourceType":"ValueSet"}`), "Observation/$stats": meta,
 	}
 	return g
 }
@@ -149,7 +149,7 @@ func TestOperation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t, tt.own...)
+			g := newOperationGateway(t, tt.own...)
 			if got := g.send(tt.holder, requestOf(tt.target, "")); got.StatusCode != tt.status {
 				text, _ := io.ReadAll(got.Body)
 				t.Errorf("status %d, want %d: %s", got.StatusCode, tt.status, text)
@@ -163,7 +163,7 @@ func TestOperation(t *testing.T) {
 // askedOfOperation returns the query of the operation request to the FHIR server; "-" before it.
 func (g *gateway) askedOfOperation() *string {
 	asked := "-"
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		if strings.Contains(r.URL.Path, "$") {
 			asked, _ = url.QueryUnescape(r.URL.RawQuery)
 		}
@@ -183,8 +183,8 @@ func TestNoAsync(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"GET Observation", "GET Patient/a", "GET Patient/a/$everything", "POST Observation/_search"} {
 		for _, h := range []access.Holder{clinician, patientA} {
-			g := operating(t)
-			g.server.Seen = func(r *http.Request) {
+			g := newOperationGateway(t)
+			g.server.OnRequest = func(r *http.Request) {
 				if strings.Contains(strings.Join(r.Header["Prefer"], ","), "async") {
 					t.Errorf("%s: Prefer %q", target, r.Header["Prefer"])
 				}
@@ -206,7 +206,7 @@ func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 	g.t.Helper()
 	var all []string
 	for range 20 {
-		b := decoded[bundle](g.t, g.send(h, r))
+		b := mustDecode[bundle](g.t, g.send(h, r))
 		for _, e := range b.Entry {
 			all = append(all, e.Resource.ResourceType+"/"+e.Resource.ID)
 			if !strings.HasPrefix(e.FullURL, "https://gateway.example/fhir/R4/") {
@@ -245,8 +245,8 @@ func TestJudgedOperation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t, op, creating)
-			g.server.Answers["Patient/$creating"] = g.server.Answers["Patient/$own"]
+			g := newOperationGateway(t, op, creating)
+			g.server.Handlers["Patient/$creating"] = g.server.Handlers["Patient/$own"]
 			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, requestOf(tt.target, ""))
 			if strings.Join(got, " ") != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -256,7 +256,7 @@ func TestJudgedOperation(t *testing.T) {
 }
 
 // Shared resources are included only if no withheld resource can refer to them, because they would reveal its existence.
-func TestJudgedBeside(t *testing.T) {
+func TestJudgedSharedIncludes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, scope, answer string
@@ -269,8 +269,8 @@ func TestJudgedBeside(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
-			g.server.Answers["Patient/a/$everything"] = answering(tt.answer)
+			g := newOperationGateway(t)
+			g.server.Handlers["Patient/a/$everything"] = newHandler(tt.answer)
 			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a"}, requestOf("GET Patient/a/$everything", ""))
 			if strings.Join(got, " ") != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -283,8 +283,8 @@ func TestJudgedBeside(t *testing.T) {
 func TestOperationForm(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")
-	g := operating(t, op)
-	g.server.Seen = func(r *http.Request) {
+	g := newOperationGateway(t, op)
+	g.server.OnRequest = func(r *http.Request) {
 		if r.URL.RawQuery != "code=a" {
 			t.Errorf("asked %s", r.URL.RawQuery)
 		}
@@ -292,8 +292,8 @@ func TestOperationForm(t *testing.T) {
 	expectStatus(t, g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"), http.StatusOK)
 }
 
-// linkedTo returns a Bundle with a link to the next page.
-func linkedTo(bundle, self, next string) string {
+// withLinks returns a Bundle with a link to the next page.
+func withLinks(bundle, self, next string) string {
 	return strings.Replace(bundle, `"entry":`, `"link":[{"relation":"self","url":"`+fhirtest.Address+self+`"},{"relation":"next","url":"`+next+`"}],"entry":`, 1)
 }
 
@@ -324,7 +324,7 @@ func TestOperationOfPatient(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
+			g := newOperationGateway(t)
 			asked := g.askedOfOperation()
 			if got := g.get(tt.holder, tt.target); got.StatusCode != tt.status || *asked != tt.want {
 				t.Errorf("status %d, the server was asked %q, want %q", got.StatusCode, *asked, tt.want)
@@ -352,7 +352,7 @@ func TestOperationParameters(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
+			g := newOperationGateway(t)
 			asked := g.askedOfOperation()
 			got := g.send(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("POST Patient/a/$everything", tt.body))
 			if got.StatusCode != tt.status || *asked != tt.want {
@@ -377,13 +377,13 @@ func TestOperationLinks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t, whole, instance)
-			g.server.Answers[tt.target] = answering(linkedTo(searchset("Patient/a"), "/"+tt.target, fhirtest.Address+"?_getpages=1"))
+			g := newOperationGateway(t, whole, instance)
+			g.server.Handlers[tt.target] = newHandler(withLinks(searchset("Patient/a"), "/"+tt.target, fhirtest.Address+"?_getpages=1"))
 			var b bundle
 			if err := json.NewDecoder(g.get(tt.holder, tt.target).Body).Decode(&b); err != nil || !strings.HasPrefix(b.next(), "https://gateway.example/fhir/R4/_page/") {
 				t.Fatalf("%v, next %s", err, b.next())
 			}
-			g.server.Answers[""] = answering(searchset("Observation/a1"))
+			g.server.Handlers[""] = newHandler(searchset("Observation/a1"))
 			if text, _ := io.ReadAll(g.get(tt.holder, b.next()).Body); !strings.Contains(string(text), `"id":"a1"`) {
 				t.Errorf("next page: %s", text)
 			}
@@ -420,14 +420,14 @@ func TestPoliciesOperation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t, whole).withRules(tt.rules)
+			g := newOperationGateway(t, whole).withRules(tt.rules)
 			r := requestOf(tt.target, tt.body)
 			r.Header.Set("Prefer", "respond-async")
 			expectStatus(t, g.send(tt.holder, r), tt.status)
 		})
 	}
 	for _, target := range []string{"GET Patient/a/$everything", "GET Patient/$own"} {
-		got := operating(t, whole).withRules("deny resource.id == 'a1'").entriesOf(writer, requestOf(target, ""))
+		got := newOperationGateway(t, whole).withRules("deny resource.id == 'a1'").entriesOf(writer, requestOf(target, ""))
 		if text := strings.Join(got, " "); strings.Contains(text, "Observation/a1") || !strings.Contains(text, "Observation/a2") {
 			t.Errorf("%s: %s", target, text)
 		}
@@ -438,14 +438,14 @@ func TestPoliciesOperation(t *testing.T) {
 func TestPoliciesExport(t *testing.T) {
 	t.Parallel()
 	var query string
-	g, h := exporting(t, &query).withRules("deny resource.id == 'a'"), access.Holder{Scope: "system/*.rs"}
+	g, h := newExportGateway(t, &query).withRules("deny resource.id == 'a'"), access.Holder{Scope: "system/*.rs"}
 	file := g.exportedFile(h, g.export(h, "$export"))
-	got := g.send(h, asked("GET", file))
+	got := g.send(h, linkRequest("GET", file))
 	if text, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusOK || string(text) != "{\"resourceType\":\"Patient\",\"id\":\"b\"}\n" {
 		t.Errorf("status %d, %s", got.StatusCode, text)
 	}
 	for name, link := range map[string]string{"the job": g.export(h, "$export"), "the file": file} {
-		if got := g.withRules("deny request.operation == '$export'").send(h, asked("GET", link)); got.StatusCode != http.StatusForbidden {
+		if got := g.withRules("deny request.operation == '$export'").send(h, linkRequest("GET", link)); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s, denied since: status %d", name, got.StatusCode)
 		}
 		g.withRules("deny resource.id == 'a'")
@@ -494,7 +494,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			expectStatus(t, operating(t).send(tt.holder, requestOf(tt.target, tt.body)), tt.status)
+			expectStatus(t, newOperationGateway(t).send(tt.holder, requestOf(tt.target, tt.body)), tt.status)
 		})
 	}
 }
@@ -503,7 +503,7 @@ func TestValidate(t *testing.T) {
 func TestExpandScopesAlone(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "token")
-	g := operating(t, op)
+	g := newOperationGateway(t, op)
 	g.ExpandScopes = []string{"terminology"}
 	expectStatus(t, g.get(access.Holder{Scope: "openid"}, "Patient/$own"), http.StatusOK)
 }
@@ -522,7 +522,7 @@ func TestExpandScopes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
+			g := newOperationGateway(t)
 			g.ExpandScopes = []string{"terminology", "user/ValueSet.rs"}
 			expectStatus(t, g.get(access.Holder{Scope: tt.scope, Patient: "a"}, "ValueSet/$expand?url=a"), tt.status)
 		})
@@ -544,11 +544,11 @@ func TestMetadataWithToken(t *testing.T) {
 				}
 				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 				if inBatch {
-					r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+request("GET", target)+`]}`)
+					r = newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", `{"resourceType":"Bundle","type":"batch","entry":[`+bundleEntry("GET", target)+`]}`)
 				}
-				err := g.Serve(w, r, constant{http.StatusOK, "", statement}, enforce.Bearer{Rights: access.New(holder, g.Shared)})
+				err := g.Serve(w, r, fixedResponse{http.StatusOK, "", statement}, enforce.Bearer{Rights: access.New(holder, g.TypeRules)})
 				got := w.Result().Status[:3] + w.Body.String()
-				if refused := statusOf(err); refused != nil {
+				if refused := rejectionIn(err); refused != nil {
 					got = http.StatusText(refused.Status)
 				}
 				if strings.Contains(got, "backend.internal") || !inBatch && (want == "200") != strings.HasPrefix(got, "200") || inBatch && !strings.Contains(got, `"status":"`+want) {

@@ -50,8 +50,8 @@ func set(in map[string]any, elements []string, value string) {
 	}
 }
 
-// tied returns resources of a type. Some of them belong to patient a by one of the members.
-func tied(resourceType string, members []string, n int) (all, own []string) {
+// tiedResources returns resources of a type. Some of them belong to patient a by one of the members.
+func tiedResources(resourceType string, members []string, n int) (all, own []string) {
 	for i := range n {
 		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
 		isOwn := false
@@ -79,8 +79,8 @@ func tied(resourceType string, members []string, n int) (all, own []string) {
 
 // tiedObservations returns Observations. Some of them are in the compartment of patient a.
 func tiedObservations(n int) (all, own []string) {
-	members, _ := exact("Observation")
-	return tied("Observation", members, n)
+	members, _ := membershipMembers("Observation")
+	return tiedResources("Observation", members, n)
 }
 
 // walk requires that all pages together contain each wanted id exactly once.
@@ -134,7 +134,7 @@ func TestPagesOfPostedSearch(t *testing.T) {
 
 // If several branches find resources or some are withheld, complete resources are requested: without their elements, matches
 // would be duplicated or lost.
-func TestBranchesAnswerInWhole(t *testing.T) {
+func TestBranchesRequestCompleteResources(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		holder   access.Holder
@@ -148,7 +148,7 @@ func TestBranchesAnswerInWhole(t *testing.T) {
 		for _, parameter := range []string{"_summary=text", "_elements=id", "_elements:exclude=note"} {
 			g := newGateway(t, records...)
 			searched := 0
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if searched++; strings.Contains(r.URL.RawQuery, "_summary") || strings.Contains(r.URL.RawQuery, "_elements") {
 					t.Errorf("%s, %s: asked %s", tt.holder.Scope, parameter, r.URL)
 				}
@@ -160,8 +160,8 @@ func TestBranchesAnswerInWhole(t *testing.T) {
 	}
 }
 
-// sorts returns the sort keys of a type.
-func sorts(resourceType string) []string {
+// sortKeys returns the sort keys of a type.
+func sortKeys(resourceType string) []string {
 	all := []string{""}
 	for _, p := range searchparam.Parameters(resourceType) {
 		if p.CanSort() {
@@ -171,11 +171,11 @@ func sorts(resourceType string) []string {
 	return all
 }
 
-// exact returns the members that assign resources of a type to a patient: for types of the compartment, for Devices, which may
+// membershipMembers returns the members that assign resources of a type to a patient: for types of the compartment, for Devices, which may
 // have no patient, and for shared types.
-func exact(resourceType string) (members []string, ok bool) {
-	members, ok = compartment.Patient(resourceType)
-	_, isShared := access.NewShared(nil)[resourceType]
+func membershipMembers(resourceType string) (members []string, ok bool) {
+	members, ok = compartment.PatientParameters(resourceType)
+	_, isShared := access.NewTypeRules(nil)[resourceType]
 	switch resourceType {
 	case "Binary", "Bundle", "Patient":
 		return nil, false
@@ -190,19 +190,19 @@ func exact(resourceType string) (members []string, ok bool) {
 func TestPagesAreExact(t *testing.T) {
 	t.Parallel()
 	for turn, resourceType := range interaction.Types() {
-		members, ok := exact(resourceType)
+		members, ok := membershipMembers(resourceType)
 		if !ok {
 			continue
 		}
 		t.Run(resourceType, func(t *testing.T) {
 			t.Parallel()
-			all, own := tied(resourceType, members, 15)
+			all, own := tiedResources(resourceType, members, 15)
 			if len(members) == 0 || resourceType == "Device" {
 				own = idsOf(all)
 			}
 			g := newGateway(t, all...)
-			g.server.Shuffles = true
-			for i, order := range sorts(resourceType) {
+			g.server.ShufflesTies = true
+			for i, order := range sortKeys(resourceType) {
 				g.walk(patientA, fmt.Sprintf("%s?_count=%d%s", resourceType, 1+(turn+5*i)%16, order), own)
 			}
 			g.walk(ownPatient, resourceType+"?_count=5&_sort=-_lastUpdated", own)
@@ -229,10 +229,10 @@ func idsOf(texts []string) []string {
 func TestPagesOfScopes(t *testing.T) {
 	t.Parallel()
 	observations, own := tiedObservations(40)
-	conditions, others := tied("Condition", []string{"patient", "asserter"}, 30)
+	conditions, others := tiedResources("Condition", []string{"patient", "asserter"}, 30)
 	many := slices.Sorted(slices.Values(slices.Concat(own, others)))
 	g := newGateway(t, slices.Concat(observations, conditions)...)
-	g.server.Shuffles = true
+	g.server.ShufflesTies = true
 	all := idsOf(observations)
 	var bySubject []string
 	for i, text := range observations {
@@ -282,7 +282,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 		all = append(all, fmt.Sprintf(`{"resourceType":"Observation","id":%q,"status":"final","subject":{"reference":%q},"performer":[{%s}]}`, own[i], subject, performer))
 	}
 	g := newGateway(t, all...)
-	g.server.Shuffles = true
+	g.server.ShufflesTies = true
 	for _, size := range []int{5, 100, 1000} {
 		g.walk(patientA, fmt.Sprintf("Observation?_sort=status&_count=%d", size), own)
 	}
@@ -292,14 +292,14 @@ func TestPagesOfLongIDs(t *testing.T) {
 	}
 	hidden := `{"resourceType":"Observation","id":"hidden","status":"final","subject":{"reference":"Patient/b"}}`
 	g = newGateway(t)
-	g.server.Answers = map[string]http.HandlerFunc{}
+	g.server.Handlers = map[string]http.HandlerFunc{}
 	pages := [][]string{slices.Concat([]string{hidden}, all[:60]), all[60:]}
 	for n, path := range []string{"Observation", ""} {
 		text := `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + strings.Join(pages[n], `},{"resource":`) + `}]}`
 		if path != "" {
-			text = linkedTo(text, "/Observation", fhirtest.Address+"?_getpages=1")
+			text = withLinks(text, "/Observation", fhirtest.Address+"?_getpages=1")
 		}
-		g.server.Answers[path] = answering(text)
+		g.server.Handlers[path] = newHandler(text)
 	}
 	g.walk(patientA, "Observation?patient=a&_count=2", own)
 }
@@ -315,7 +315,7 @@ func TestLinks(t *testing.T) {
 				continue
 			}
 			t.Run(h.Scope+" "+target, func(t *testing.T) {
-				g := newGateway(t, ward()...)
+				g := newGateway(t, wardObservations()...)
 				g.server.Put(`{"resourceType":"Observation","id":"o01","status":"final","subject":{"reference":"Patient/a"}}`)
 				response := g.get(h, target)
 				text, _ := io.ReadAll(response.Body)
@@ -355,8 +355,8 @@ func TestSelf(t *testing.T) {
 		"?_type=Patient":                                      "?_type=Patient",
 		"Patient?_has:Observation:subject:status=preliminary": "Patient?_has%3AObservation%3Asubject%3Astatus=preliminary",
 	} {
-		g := newGateway(t, ward()...)
-		b := decoded[bundle](t, g.get(patientA, target))
+		g := newGateway(t, wardObservations()...)
+		b := mustDecode[bundle](t, g.get(patientA, target))
 		if got := b.Link[0].URL; got != g.BaseURL+"/"+want && got != g.BaseURL+want {
 			t.Errorf("%s: got %s", target, got)
 		}
@@ -394,8 +394,8 @@ func TestLongSearch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGateway(t, ward()...)
-			g.CompartmentSearch = tt.byCompartment
+			g := newGateway(t, wardObservations()...)
+			g.SupportsCompartmentSearch = tt.byCompartment
 			g.next = repeating(g)
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation?"+search, nil)
 			if tt.form {
@@ -411,8 +411,8 @@ func TestLongSearch(t *testing.T) {
 			}
 		})
 	}
-	g := newGateway(t, ward()...)
-	b := decoded[bundle](t, g.get(patientA, "Observation?"+search))
+	g := newGateway(t, wardObservations()...)
+	b := mustDecode[bundle](t, g.get(patientA, "Observation?"+search))
 	g.PageStates = &pageStates{}
 	if got := g.get(patientA, b.next()); got.StatusCode != http.StatusGone {
 		t.Errorf("a page whose state was discarded: %d", got.StatusCode)
@@ -464,7 +464,7 @@ func TestServerLinks(t *testing.T) {
 				asked = append(asked, strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4"))
 				return server.ServeHTTP(w, r)
 			})
-			err := g.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?_count=1", nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+			err := g.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?_count=1", nil), next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 			if (err == nil) != (tt.want != "") {
 				t.Fatalf("got %v", err)
 			}
@@ -477,7 +477,7 @@ func TestServerLinks(t *testing.T) {
 			var b bundle
 			_ = json.Unmarshal(w.Body.Bytes(), &b)
 			u, _ := url.Parse(b.next())
-			if err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, u.Path, nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)}); err != nil {
+			if err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, u.Path, nil), next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)}); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Contains(asked, tt.want) {
@@ -525,9 +525,9 @@ func TestPagesOfServers(t *testing.T) {
 				if holder.Patient == "" {
 					g.withRules(`deny resource.subject.reference == 'Patient/b'`)
 				}
-				g.server.Shuffles, g.server.MinCount, g.server.MaxCount = true, tt.fewest, tt.longest
+				g.server.ShufflesTies, g.server.MinCount, g.server.MaxCount = true, tt.fewest, tt.longest
 				asked, pages, found := 0, 0, map[string]bool{}
-				g.server.Seen = func(*http.Request) { asked++ }
+				g.server.OnRequest = func(*http.Request) { asked++ }
 				for at := "Observation?_count=50&subject=Patient/a"; at != ""; pages++ {
 					if holder.Patient == "" {
 						at = strings.TrimSuffix(at, "&subject=Patient/a")
@@ -608,7 +608,7 @@ func offsetPages(all []string) handler {
 		to := min(from+count, len(all))
 		text := `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + strings.Join(all[from:to], `},{"resource":`) + `}]}`
 		if to < len(all) {
-			text = linkedTo(text, strings.TrimPrefix(r.URL.Path, "/fhir/R4")+"?"+r.URL.RawQuery, fmt.Sprintf("%s?_getpages=1&_getpagesoffset=%d&_count=%d", fhirtest.Address, to, count))
+			text = withLinks(text, strings.TrimPrefix(r.URL.Path, "/fhir/R4")+"?"+r.URL.RawQuery, fmt.Sprintf("%s?_getpages=1&_getpagesoffset=%d&_count=%d", fhirtest.Address, to, count))
 		}
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, text) // fails if the guard rejects a response as too long
@@ -617,7 +617,7 @@ func offsetPages(all []string) handler {
 }
 
 // If each match requires a lookup of other resources, a page ends before the limit on requests, without losing matches.
-func TestMatchesThatDepend(t *testing.T) {
+func TestMatchesThatNeedLookups(t *testing.T) {
 	t.Parallel()
 	var all, own []string
 	for i := range 120 {
@@ -630,7 +630,7 @@ func TestMatchesThatDepend(t *testing.T) {
 }
 
 // A full page without a total is not treated as the last page, on a server that loses further matches at one page size.
-func TestPagesThatAreCut(t *testing.T) {
+func TestTruncatedPages(t *testing.T) {
 	t.Parallel()
 	all, own := tiedObservations(70)
 	var bySubject []string
@@ -641,19 +641,19 @@ func TestPagesThatAreCut(t *testing.T) {
 	}
 	for _, size := range []int{1, 5, 20, 21} {
 		g := newGateway(t, all...)
-		g.server.Cuts = max(size, 20)
+		g.server.TruncatedCount = max(size, 20)
 		g.walk(patientA, fmt.Sprintf("Observation?_sort=category,_id&_count=%d", size), own)
-		g.server.Cuts = size
+		g.server.TruncatedCount = size
 		g.walk(patientA, fmt.Sprintf("Observation?patient=a&_count=%d", size), bySubject)
 	}
 }
 
 // A search that may not repeat its request returns no total, regardless of the matches left for further pages.
-func TestTotalsOfCutSearches(t *testing.T) {
+func TestTotalsOfTruncatedSearches(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(70)
 	g := newGateway(t, all...)
-	g.server.Cuts, g.Limits.Requests = 20, 2
+	g.server.TruncatedCount, g.Limits.Requests = 20, 2
 	pages := 0
 	for at := "Observation?_count=5"; at != "" && pages < 100; pages++ {
 		var b bundle
@@ -668,7 +668,7 @@ func TestTotalsOfCutSearches(t *testing.T) {
 }
 
 // If the last page may be truncated, no total is returned.
-func TestTotalsOfCutPages(t *testing.T) {
+func TestTotalsOfTruncatedPages(t *testing.T) {
 	t.Parallel()
 	page := func(total string, ids ...string) string {
 		for i, id := range ids {
@@ -690,9 +690,9 @@ func TestTotalsOfCutPages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.server.Answers = map[string]http.HandlerFunc{
-				"Observation": answering(linkedTo(page("", "a", "b"), "/Observation", fhirtest.Address+"?_getpages=1"+tt.count)),
-				"":            answering(tt.last),
+			g.server.Handlers = map[string]http.HandlerFunc{
+				"Observation": newHandler(withLinks(page("", "a", "b"), "/Observation", fhirtest.Address+"?_getpages=1"+tt.count)),
+				"":            newHandler(tt.last),
 			}
 			var first, last bundle
 			if err := json.NewDecoder(g.get(patientA, "Observation?patient=a&_count=2").Body).Decode(&first); err != nil || first.Total != nil {
@@ -709,14 +709,14 @@ func TestTotalsOfCutPages(t *testing.T) {
 }
 
 // A chain is rejected if its intermediate results may be incomplete.
-func TestChainsOfCutPages(t *testing.T) {
+func TestChainsOfTruncatedPages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	asked := 0
-	g.server.Answers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("_count"))
 		entries := strings.Repeat(`{"resource":{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}},`, n)
-		answering(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.TrimSuffix(entries, ",")+`]}`)(w, r)
+		newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.TrimSuffix(entries, ",")+`]}`)(w, r)
 		asked++
 	}}
 	if got := g.get(patientA, "Patient?_has:Observation:subject:status=final"); got.StatusCode != http.StatusForbidden || asked < 2 {
@@ -763,17 +763,17 @@ func TestJudgedPages(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
+			g := newOperationGateway(t)
 			pages := []string{searchset("Patient/a", "Observation/b1"), searchset("Observation/b1", "Device/b1"), searchset("Observation/a1", "Observation/b1", "Observation/a2")}
-			g.server.Answers["Patient/a/$everything"] = func(w http.ResponseWriter, r *http.Request) {
-				answering(linkedTo(pages[0], "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))(w, r)
+			g.server.Handlers["Patient/a/$everything"] = func(w http.ResponseWriter, r *http.Request) {
+				newHandler(withLinks(pages[0], "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))(w, r)
 			}
-			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
+			g.server.Handlers[""] = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Query().Get("_getpages") == "1" {
-					answering(linkedTo(pages[1], "?_getpages=1", fhirtest.Address+"?_getpages=2"))(w, r)
+					newHandler(withLinks(pages[1], "?_getpages=1", fhirtest.Address+"?_getpages=2"))(w, r)
 					return
 				}
-				answering(pages[2])(w, r)
+				newHandler(pages[2])(w, r)
 			}
 			got := g.entriesOf(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("GET Patient/a/$everything"+tt.query, ""))
 			if strings.Join(got, " ") != tt.want {
@@ -781,8 +781,8 @@ func TestJudgedPages(t *testing.T) {
 			}
 		})
 	}
-	g := operating(t)
-	g.server.Answers["Patient/a/$everything"] = answering(searchset("Patient/a", "Observation/b1", "Observation/a1"))
+	g := newOperationGateway(t)
+	g.server.Handlers["Patient/a/$everything"] = newHandler(searchset("Patient/a", "Observation/b1", "Observation/a1"))
 	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
 	var b bundle
 	if err := json.NewDecoder(g.get(h, "Patient/a/$everything?_count=1").Body).Decode(&b); err != nil || len(b.Entry) != 1 || b.Total != nil {
@@ -792,7 +792,7 @@ func TestJudgedPages(t *testing.T) {
 		t.Errorf("another's page: status %d", got.StatusCode)
 	}
 	g.server.Put(`{"resourceType":"Patient","id":"a","active":true}`)
-	g.server.Answers["Patient/a"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }
+	g.server.Handlers["Patient/a"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }
 	if got := g.get(h, b.next()); got.StatusCode != http.StatusNotFound {
 		t.Errorf("a page of a patient who is gone: status %d", got.StatusCode)
 	}
@@ -800,7 +800,7 @@ func TestJudgedPages(t *testing.T) {
 
 // Shared resources are included on the page of a referrer, whatever page of the server they are on, but not if their only
 // referrer may be on an invisible page.
-func TestJudgedBesidePages(t *testing.T) {
+func TestSharedIncludesAcrossPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, first, second, want string }{
 		{"named on another page", "", searchset("Practitioner/alice", "Observation/b1"), searchset("Observation/a1"), "Observation/a1 Practitioner/alice"},
@@ -815,10 +815,10 @@ func TestJudgedBesidePages(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t)
-			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.first, "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))
-			g.server.Answers[""] = answering(tt.second)
-			g.server.Seen = func(r *http.Request) {
+			g := newOperationGateway(t)
+			g.server.Handlers["Patient/a/$everything"] = newHandler(withLinks(tt.first, "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))
+			g.server.Handlers[""] = newHandler(tt.second)
+			g.server.OnRequest = func(r *http.Request) {
 				if asked := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/$everything") && asked.Get("_count") != cmp.Or(strings.TrimPrefix(tt.query, "?_count="), "50") {
 					t.Errorf("asked for %s", r.URL)
 				}
@@ -832,15 +832,15 @@ func TestJudgedBesidePages(t *testing.T) {
 }
 
 // A shared resource is withheld if its referrer may be on a page that is not judged yet.
-func TestJudgedBesideRest(t *testing.T) {
+func TestSharedIncludesBeforeLastPage(t *testing.T) {
 	t.Parallel()
-	g, asked := operating(t), 0
+	g, asked := newOperationGateway(t), 0
 	further := func(self string) http.HandlerFunc {
 		asked++
-		return answering(linkedTo(searchset("Patient/a", "Practitioner/alice"), self, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))
+		return newHandler(withLinks(searchset("Patient/a", "Practitioner/alice"), self, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))
 	}
-	g.server.Answers["Patient/a/$everything"] = further("/Patient/a/$everything")
-	g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) { further("?"+r.URL.RawQuery)(w, r) }
+	g.server.Handlers["Patient/a/$everything"] = further("/Patient/a/$everything")
+	g.server.Handlers[""] = func(w http.ResponseWriter, r *http.Request) { further("?"+r.URL.RawQuery)(w, r) }
 	var b bundle
 	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
 	if err := json.NewDecoder(g.get(h, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || len(b.Entry) == 0 {
@@ -866,12 +866,12 @@ func TestJudgedPagesEnd(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, asked := operating(t), 0
+			g, asked := newOperationGateway(t), 0
 			g.Limits.ResponseBytes = tt.limit
-			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
-			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
+			g.server.Handlers["Patient/a/$everything"] = newHandler(withLinks(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
+			g.server.Handlers[""] = func(w http.ResponseWriter, r *http.Request) {
 				asked++
-				answering(linkedTo(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))(w, r)
+				newHandler(withLinks(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))(w, r)
 			}
 			var b bundle
 			if err := json.NewDecoder(g.get(access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || asked > tt.most {
@@ -929,7 +929,7 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 			var asked string
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
 			r.Header.Set("Prefer", "respond-async, handling=lenient")
-			if got := exporting(t, &asked).send(holder(tt.scope), r); got.StatusCode != http.StatusForbidden || asked != "" {
+			if got := newExportGateway(t, &asked).send(holder(tt.scope), r); got.StatusCode != http.StatusForbidden || asked != "" {
 				t.Errorf("status %d, exported %q", got.StatusCode, asked)
 			}
 		})
@@ -940,7 +940,7 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 func TestMicrosoftDisabledParameter(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.server.Answers = map[string]http.HandlerFunc{"Observation": answering(`{"resourceType":"Bundle","type":"searchset","entry":[` +
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation": newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[` +
 		`{"fullUrl":"http://backend.internal:8080/fhir/Observation/a1","resource":` + records[3] + `,"search":{"mode":"match"}},` +
 		`{"fullUrl":"http://backend.internal:8080/fhir/Observation/a2","resource":` + records[4] + `,"search":{"mode":"match"}}]}`)}
 	h := access.Holder{Scope: "patient/Observation.rs?category=laboratory", Patient: "a"}

@@ -49,7 +49,9 @@ type testRule struct {
 
 var errTestRule = errors.New("failed")
 
-func (p *testPolicy) Failed(_ *http.Request, err error) { p.failed = append(p.failed, err.Error()) }
+func (p *testPolicy) ReportFailure(_ *http.Request, err error) {
+	p.failed = append(p.failed, err.Error())
+}
 
 func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) rule.Evaluation {
 	whole, open := testResources{p.t, nil}, testResources{p.t, nil}
@@ -85,15 +87,15 @@ func (p *testPolicy) evaluate(condition string, r rule.Request) string {
 	}
 	if name, ok := strings.CutPrefix(condition, "request."); ok && name != "fails" {
 		name, want, _ := strings.Cut(name, " ")
-		return compared(p.t, want, map[string]string{
+		return comparison(p.t, want, map[string]string{
 			"type": i.Type, "id": i.ID, "interaction": i.Kind.String(), "operation": i.Operation, "method": r.Method, "compartment": i.Compartment.String(),
 		}[name])
 	}
 	return strings.TrimPrefix(condition, "request.")
 }
 
-// compared compares values with a text such as == 'a'.
-func compared(t *testing.T, want string, values ...string) string {
+// comparison compares values with a text such as == 'a'.
+func comparison(t *testing.T, want string, values ...string) string {
 	operator, value, _ := strings.Cut(want, " ")
 	if operator != "==" && operator != "!=" {
 		t.Errorf("no operator: %q", want)
@@ -161,15 +163,15 @@ func (o testResources) evaluate(condition string, res resource.Resource) string 
 	case !compares:
 		return path
 	case path == "resourceType":
-		return compared(o.t, want, res.Type)
+		return comparison(o.t, want, res.Type)
 	case path == "id":
-		return compared(o.t, want, res.ID)
+		return comparison(o.t, want, res.ID)
 	}
 	var values []string
 	for value := range res.Values(resource.Path{Elements: strings.Split(path, ".")}) {
 		values = append(values, resource.Text(value))
 	}
-	return compared(o.t, want, values...)
+	return comparison(o.t, want, values...)
 }
 
 var (
@@ -277,7 +279,7 @@ func TestPoliciesPassing(t *testing.T) {
 				w.WriteHeader(http.StatusOK)
 				return nil
 			})
-			if err := g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.Shared)}); (err == nil) != tt.passes {
+			if err := g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.TypeRules)}); (err == nil) != tt.passes {
 				t.Errorf("got %v", err)
 			}
 			if passed := accept == "application/fhir+xml"; passed != tt.passes {
@@ -375,7 +377,7 @@ func TestPoliciesTotalOfAllowed(t *testing.T) {
 }
 
 // Rules evaluate complete resources, regardless of the requested elements.
-func TestPoliciesWholeResources(t *testing.T) {
+func TestPoliciesGetCompleteResources(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"Observation?_elements=id", "Observation?_summary=true", "Observation/a1?_elements=id"} {
 		g := newGateway(t, records...).withRules("deny resource.status == 'final'")
@@ -385,7 +387,7 @@ func TestPoliciesWholeResources(t *testing.T) {
 			return g.server.ServeHTTP(w, r)
 		})
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
-		_ = g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.Shared)})
+		_ = g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.TypeRules)})
 		for _, query := range asked {
 			if strings.Contains(query, "_elements") || strings.Contains(query, "_summary") {
 				t.Errorf("%s: asked with %s", target, query)
@@ -541,7 +543,7 @@ func TestPoliciesIncludedVersion(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","meta":{"security":[{"code":"VIP"}]}}`).
 		withRules("deny resource.meta.security.code == 'VIP'")
-	g.server.Answers = map[string]http.HandlerFunc{"Observation": answering(`{"resourceType":"Bundle","type":"searchset","entry":[
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation": newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[
 		{"resource":{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/star/_history/1"}},"search":{"mode":"match"}},
 		{"resource":{"resourceType":"Patient","id":"star"},"search":{"mode":"include"}}]}`)}
 	if got := strings.Join(g.found(reader, "Observation?_include=Observation:subject"), " "); got != "Observation/o" {

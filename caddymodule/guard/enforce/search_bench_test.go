@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 )
 
-// fifty returns a search response with 50 Observations, 100 KB long.
-func fifty() []byte {
+// fiftyObservations returns a search response with 50 Observations, 100 KB long.
+func fiftyObservations() []byte {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"Bundle","id":"0f8a","meta":{"lastUpdated":"2024-05-01T10:00:00.000+00:00"},"type":"searchset","total":50,"link":[{"relation":"self","url":"http://backend.internal:8080/fhir/Observation?patient=a"}],"entry":[`)
 	for n := range 50 {
@@ -28,8 +28,8 @@ func fifty() []byte {
 	return []byte(b.String())
 }
 
-// sent returns a handler with a fixed response, in the pieces in which a proxy copies.
-func sent(body []byte) handler {
+// respondInPieces returns a handler with a fixed response, in the pieces in which a proxy copies.
+func respondInPieces(body []byte) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json;charset=UTF-8")
 		for rest := body; len(rest) > 0; {
@@ -41,21 +41,21 @@ func sent(body []byte) handler {
 	}
 }
 
-// discarded is a client that discards the response.
-type discarded struct {
+// discardWriter is a client that discards the response.
+type discardWriter struct {
 	header http.Header
 	n      int
 }
 
-func (d *discarded) Header() http.Header { return d.header }
-func (d *discarded) WriteHeader(int)     {}
-func (d *discarded) Write(p []byte) (int, error) {
+func (d *discardWriter) Header() http.Header { return d.header }
+func (d *discardWriter) WriteHeader(int)     {}
+func (d *discardWriter) Write(p []byte) (int, error) {
 	d.n += len(p)
 	return len(p), nil
 }
 
 func BenchmarkSearch50(b *testing.B) {
-	body := fifty()
+	body := fiftyObservations()
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
@@ -68,15 +68,15 @@ func BenchmarkSearch50(b *testing.B) {
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			e := &enforce.Enforcer{
-				Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", Shared: access.NewShared(nil), Sealing: sealing{},
-				CompartmentSearch: tt.by,
+				Base: "/fhir/R4", BaseURL: "https://gateway.example/fhir/R4", TypeRules: access.NewTypeRules(nil), Sealing: prefixSealing{},
+				SupportsCompartmentSearch: tt.by,
 			}
-			rights, next := access.New(tt.holder, e.Shared), sent(body)
+			rights, next := access.New(tt.holder, e.TypeRules), respondInPieces(body)
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation?code=1&_count=50", nil)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				w := &discarded{header: http.Header{}}
+				w := &discardWriter{header: http.Header{}}
 				if err := e.Serve(w, r, next, enforce.Bearer{Rights: rights}); err != nil || w.n < 90_000 {
 					b.Fatal(w.n, err)
 				}
@@ -87,15 +87,15 @@ func BenchmarkSearch50(b *testing.B) {
 
 // BenchmarkProxy50 is the same response through a plain proxy, for comparison.
 func BenchmarkProxy50(b *testing.B) {
-	body := fifty()
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = sent(body)(w, r) }))
+	body := fiftyObservations()
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = respondInPieces(body)(w, r) }))
 	defer backend.Close()
 	target, _ := url.Parse(backend.URL)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		w := &discarded{header: http.Header{}}
+		w := &discardWriter{header: http.Header{}}
 		if proxy.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil)); w.n != len(body) {
 			b.Fatal(w.n)
 		}

@@ -85,13 +85,13 @@ func (g *gateway) foundOrStatus(h access.Holder, target string) string {
 }
 
 // A chain that the client may not search is not forwarded.
-func TestChainIsNotPassedOn(t *testing.T) {
+func TestChainIsNotForwarded(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{
 		"Observation?subject:Patient.name=adams", "Observation?encounter.status=planned", "Patient?_has:Observation:subject:status=amended",
 	} {
 		g := newGateway(t, chart...)
-		g.server.Seen = func(r *http.Request) {
+		g.server.OnRequest = func(r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(strings.NewReader(string(body)))
 			if text := r.URL.RawQuery + string(body); strings.Contains(text, "_has") || strings.Contains(text, ".name") || strings.Contains(text, ".status") {
@@ -227,7 +227,7 @@ func TestRevinclude(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, chart...)
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if strings.Contains(r.URL.RawQuery, "_revinclude") {
 					t.Errorf("asked %s", r.URL)
 				}
@@ -262,7 +262,7 @@ func TestSearchIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	asked := 0
-	g.server.Answers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
+	g.server.Handlers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		if n := r.URL.Query().Get("_count"); n != "" && n != "1000" {
 			t.Errorf("_count is %s", n)
@@ -270,8 +270,8 @@ func TestSearchIsBounded(t *testing.T) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Observation?page=%d"}]}`, asked))
 	}}
-	g.CompartmentSearch = true
-	g.server.Answers["Patient/a/Observation"] = g.server.Answers["Observation"]
+	g.SupportsCompartmentSearch = true
+	g.server.Handlers["Patient/a/Observation"] = g.server.Handlers["Observation"]
 	response := g.get(patientA, "Observation?_count=5000")
 	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || asked > 48 || !strings.Contains(text, "_page/") {
 		t.Errorf("status %d after %d requests: %s", response.StatusCode, asked, text)
@@ -321,14 +321,14 @@ func TestAllTypes(t *testing.T) {
 	}
 	lacking := newGateway(t, chart...)
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4?_count=100", nil)
-	err := lacking.Serve(w, r, without{lacking.server, "Condition"}, enforce.Bearer{Rights: access.New(patientA, lacking.Shared)})
+	err := lacking.Serve(w, r, serverWithoutType{lacking.server, "Condition"}, enforce.Bearer{Rights: access.New(patientA, lacking.TypeRules)})
 	if err != nil || !strings.Contains(w.Body.String(), `"Encounter"`) {
 		t.Errorf("a server that lacks a type: %v %s", err, w.Body)
 	}
 	asked := 0
 	g := newGateway(t, chart...)
 	g.Limits = fhirserver.Limits{Requests: requests}
-	g.server.Seen = func(*http.Request) { asked++ }
+	g.server.OnRequest = func(*http.Request) { asked++ }
 	var page bundle
 	for target := ""; ; target = page.next() {
 		asked, page = 0, bundle{}
@@ -341,13 +341,13 @@ func TestAllTypes(t *testing.T) {
 	}
 }
 
-// without is a server that does not support a type.
-type without struct {
+// serverWithoutType is a server that does not support a type.
+type serverWithoutType struct {
 	message.NextHandler
 	resourceType string
 }
 
-func (s without) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (s serverWithoutType) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if strings.HasSuffix(r.URL.Path, "/"+s.resourceType) {
 		w.WriteHeader(http.StatusNotFound)
 		return nil
@@ -390,7 +390,7 @@ func TestIncludeAll(t *testing.T) {
 	}
 	g := newGateway(t, chart...)
 	var asked []string
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		parameters, _ := smart.ParseParameters(r.URL.RawQuery)
 		for _, p := range parameters {
 			if p.Name == "_include" {
@@ -414,7 +414,7 @@ func TestOwnPatient(t *testing.T) {
 	if got := g.foundOrStatus(patientA, "Task"); got != "403" {
 		t.Errorf("without the rule: %s", got)
 	}
-	g.Shared = access.NewShared(access.Shared{"Task": access.RuleNamed("patient")})
+	g.TypeRules = access.NewTypeRules(access.TypeRules{"Task": access.FindRule("patient")})
 	for target, want := range map[string]string{
 		"Task": "Task/ta", "Task?_id=tb": "", "Task?patient=Patient/b": "", "Patient/a/Task": "Task/ta", "Patient/b/Task": "", "Task?_summary=count": "403",
 	} {
@@ -436,8 +436,8 @@ func TestOwnPatient(t *testing.T) {
 	}
 }
 
-// ownParameters are search parameters of a site, in addition to R4's.
-func ownParameters(t *testing.T) (s searchparam.Set) {
+// siteParameters are search parameters of a site, in addition to R4's.
+func siteParameters(t *testing.T) (s searchparam.Set) {
 	t.Helper()
 	for _, d := range []searchparam.Definition{
 		{Base: []string{"Patient"}, Code: "race", Type: "token", Expression: "Patient.extension.where(url = 'http://x/race').extension.value.code"},
@@ -512,18 +512,18 @@ func TestOwnParameters(t *testing.T) {
 func teamGateway(t *testing.T) *gateway {
 	t.Helper()
 	g := newGateway(t, teams...)
-	g.Parameters = ownParameters(t)
+	g.Parameters = siteParameters(t)
 	g.server.Parameters = g.Parameters
 	return g
 }
 
 // A site's reference parameter is not chained by the FHIR server, because the server's definition may be broader.
-func TestOwnReferenceIsNotFollowedByTheServer(t *testing.T) {
+func TestSiteReferenceIsNotChainedByBackend(t *testing.T) {
 	t.Parallel()
 	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
 	for _, target := range []string{"CareTeam?member.name=boyd", "Practitioner?_has:CareTeam:member:status=active"} {
 		g := teamGateway(t)
-		g.server.Seen = func(r *http.Request) {
+		g.server.OnRequest = func(r *http.Request) {
 			if strings.Contains(r.URL.RawQuery, "member.") || strings.Contains(r.URL.RawQuery, "_has") {
 				t.Errorf("%s: asked %s", target, r.URL)
 			}
@@ -566,7 +566,7 @@ func TestRelatedPatients(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
 			if tt.answer != "" {
-				g.server.Answers = map[string]http.HandlerFunc{tt.user + "/r": answering(tt.answer)}
+				g.server.Handlers = map[string]http.HandlerFunc{tt.user + "/r": newHandler(tt.answer)}
 			}
 			got, err := g.RelatedPatients(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil), g.server, interaction.Reference{Type: tt.user, ID: "r"}, nil)
 			if !slices.Equal(got, strings.Fields(tt.want)) || err != nil {
@@ -576,8 +576,8 @@ func TestRelatedPatients(t *testing.T) {
 	}
 }
 
-// ward returns Observations of patient a, by subject, by performer, or by both, among some of patient b.
-func ward() []string {
+// wardObservations returns Observations of patient a, by subject, by performer, or by both, among some of patient b.
+func wardObservations() []string {
 	all := slices.Clone(records[:2])
 	for n := range 60 {
 		subject, performer := "Patient/a", "Patient/b"
@@ -627,9 +627,9 @@ func TestMergedPages(t *testing.T) {
 			for name, h := range map[string]access.Holder{"patient": patientA, "constraints": whole} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, order, size), func(t *testing.T) {
 					t.Parallel()
-					g := newGateway(t, ward()...)
+					g := newGateway(t, wardObservations()...)
 					got := g.read(h, fmt.Sprintf("Observation?_count=%d&%s", size, order), size)
-					g.CompartmentSearch = true // one branch, so in the server's order
+					g.SupportsCompartmentSearch = true // one branch, so in the server's order
 					want := g.read(h, "Observation?_count=100&"+order, 0)
 					if order == "" || !strings.Contains(order, "_id") {
 						slices.Sort(got)
@@ -647,9 +647,9 @@ func TestMergedPages(t *testing.T) {
 // Each page continues where the previous one ended, across branches.
 func TestMergedOrder(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, ward()...)
+	g := newGateway(t, wardObservations()...)
 	dates := map[string]string{}
-	for _, text := range ward() {
+	for _, text := range wardObservations() {
 		var o struct{ ID, EffectiveDateTime string }
 		_ = json.Unmarshal([]byte(text), &o)
 		dates[o.ID] = o.EffectiveDateTime
@@ -703,7 +703,7 @@ func TestTotal(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGateway(t, ward()...)
+			g := newGateway(t, wardObservations()...)
 			response := g.get(tt.holder, tt.target)
 			if response.StatusCode != http.StatusOK {
 				if response.StatusCode != -tt.want {
@@ -711,7 +711,7 @@ func TestTotal(t *testing.T) {
 				}
 				return
 			}
-			b := decoded[bundle](t, response)
+			b := mustDecode[bundle](t, response)
 			if got := b.total(); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
@@ -746,9 +746,9 @@ func TestUnion(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
-			g.CompartmentSearch = true
+			g.SupportsCompartmentSearch = true
 			requests := 0
-			g.server.Seen = func(*http.Request) { requests++ }
+			g.server.OnRequest = func(*http.Request) { requests++ }
 			if got := strings.Join(g.read(tt.holder, "Observation", 0), " "); got != tt.want || requests != tt.requests {
 				t.Errorf("got %q by %d requests, want %q by %d", got, requests, tt.want, tt.requests)
 			}
@@ -761,7 +761,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, chart...)
 	for target := "Observation?_count=1&_sort=_id&_include=Observation:encounter&_include=Observation:performer"; target != ""; {
-		b := decoded[bundle](t, g.get(patientA, target))
+		b := mustDecode[bundle](t, g.get(patientA, target))
 		target = b.next()
 		var with []string
 		for _, e := range b.Entry[1:] {
@@ -822,9 +822,9 @@ func TestPostedSearch(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation/_search", "Patient/a/Observation/_search"} {
 		for _, byCompartment := range []bool{false, true} {
-			g := newGateway(t, ward()...)
-			g.CompartmentSearch = byCompartment
-			g.server.Seen = func(r *http.Request) {
+			g := newGateway(t, wardObservations()...)
+			g.SupportsCompartmentSearch = byCompartment
+			g.server.OnRequest = func(r *http.Request) {
 				if strings.Contains(r.URL.RawQuery, "status") || !strings.Contains(r.URL.RawQuery, "_getpages") && !strings.Contains(r.URL.RawQuery, "_id=") && r.Method != http.MethodPost {
 					t.Errorf("%s %s", r.Method, r.URL)
 				}
@@ -965,8 +965,8 @@ func (m *searchModel) run() {
 			want[r.id] = r
 		}
 	}
-	m.server.Shuffles, m.server.MaxCount = true, m.longest
-	m.server.Seen = func(r *http.Request) {
+	m.server.ShufflesTies, m.server.MaxCount = true, m.longest
+	m.server.OnRequest = func(r *http.Request) {
 		if m.asked++; len(r.URL.String()) > 2000 {
 			m.t.Errorf("asked by a URL of %d characters", len(r.URL.String()))
 		}

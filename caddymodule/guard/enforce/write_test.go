@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// writing is a test case of a write.
-type writing struct {
+// writeCase is a test case of a write.
+type writeCase struct {
 	name    string
 	holder  access.Holder
 	request string // method and target
@@ -33,7 +33,7 @@ type writing struct {
 }
 
 // written sends a write.
-func (g *gateway) written(tt writing) *http.Response {
+func (g *gateway) written(tt writeCase) *http.Response {
 	g.t.Helper()
 	method, target, _ := strings.Cut(tt.request, " ")
 	r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", tt.body)
@@ -45,13 +45,13 @@ func (g *gateway) written(tt writing) *http.Response {
 }
 
 // check sends a write, and compares the result. Only the named resources may change.
-func (tt writing) check(t *testing.T) {
+func (tt writeCase) check(t *testing.T) {
 	t.Helper()
 	tt.checkAt(newGateway(t, writable...))
 }
 
-// testWritings checks writes, each with a new gateway.
-func testWritings(t *testing.T, tests []writing) {
+// testWrites checks writes, each with a new gateway.
+func testWrites(t *testing.T, tests []writeCase) {
 	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,9 +61,9 @@ func testWritings(t *testing.T, tests []writing) {
 	}
 }
 
-func (tt writing) checkAt(g *gateway) {
+func (tt writeCase) checkAt(g *gateway) {
 	g.t.Helper()
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		if r.Method != http.MethodGet && tt.status/100 == 4 && tt.status != http.StatusPreconditionFailed {
 			g.t.Errorf("%s %s reaches the server", r.Method, r.URL)
 		}
@@ -127,18 +127,18 @@ var (
 )
 
 // Only the judged version is changed: a write fails if another version was stored in between.
-func TestWriteIsHeld(t *testing.T) {
+func TestWriteIsConditional(t *testing.T) {
 	t.Parallel()
 	plain := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
 	for _, request := range []string{"PUT Observation/a1", "DELETE Observation/a1", "PATCH Observation/a1", "PATCH Observation/a1 "} {
 		for header, status := range map[string]int{"": 409, `If-Match: W/"1"`: 412} {
 			g := newGateway(t, writable...)
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if r.Method != http.MethodGet {
 					g.server.Put(observation("a1", "Patient/b", "")) // a concurrent write
 				}
 			}
-			tt := writing{holder: patientA, request: request, header: header, body: observation("a1", "Patient/a", "")}
+			tt := writeCase{holder: patientA, request: request, header: header, body: observation("a1", "Patient/a", "")}
 			if request == "PATCH Observation/a1 " { // FHIRPath Patch
 				tt.body, tt.request = plain, strings.TrimSpace(request)
 			} else if strings.HasPrefix(request, "PATCH") {
@@ -154,14 +154,14 @@ func TestWriteIsHeld(t *testing.T) {
 	}
 }
 
-// constant is a server with a fixed response.
-type constant struct {
+// fixedResponse is a server with a fixed response.
+type fixedResponse struct {
 	status int
 	etag   string
 	body   string
 }
 
-func (s constant) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
+func (s fixedResponse) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	if s.etag != "" {
 		w.Header().Set("Etag", s.etag)
@@ -178,20 +178,20 @@ func TestUnfitVersion(t *testing.T) {
 	own := observation("a1", "Patient/a", "")
 	for _, tt := range []struct {
 		name   string
-		server constant
+		server fixedResponse
 		status int
 	}{
-		{"no version to hold", constant{200, "", own}, 502},
-		{"another resource", constant{200, etag, observation("a2", "Patient/a", "")}, 404},
-		{"another type", constant{200, etag, `{"resourceType":"Encounter","id":"a1","subject":{"reference":"Patient/a"}}`}, 404},
-		{"no resource", constant{200, etag, "{}"}, 502},
-		{"deleted", constant{410, etag, own}, 404},
-		{"forbidden", constant{403, etag, own}, 404},
-		{"unavailable", constant{503, etag, own}, 503},
+		{"no version to hold", fixedResponse{200, "", own}, 502},
+		{"another resource", fixedResponse{200, etag, observation("a2", "Patient/a", "")}, 404},
+		{"another type", fixedResponse{200, etag, `{"resourceType":"Encounter","id":"a1","subject":{"reference":"Patient/a"}}`}, 404},
+		{"no resource", fixedResponse{200, etag, "{}"}, 502},
+		{"deleted", fixedResponse{410, etag, own}, 404},
+		{"forbidden", fixedResponse{403, etag, own}, 404},
+		{"unavailable", fixedResponse{503, etag, own}, 503},
 	} {
 		g := newGateway(t)
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/a1", nil)
-		if got := statusOf(g.Serve(httptest.NewRecorder(), r, tt.server, enforce.Bearer{Rights: access.New(patientA, g.Shared)})); got == nil || got.Status != tt.status {
+		if got := rejectionIn(g.Serve(httptest.NewRecorder(), r, tt.server, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})); got == nil || got.Status != tt.status {
 			t.Errorf("%s: got %v, want %d", tt.name, got, tt.status)
 		}
 	}
@@ -203,10 +203,10 @@ func TestPoliciesMove(t *testing.T) {
 	patch := `[{"op":"replace","path":"/status","value":"amended"}]`
 	for _, tt := range []struct {
 		rule string
-		writing
+		writeCase
 	}{
-		{"deny resource.status == 'amended'", writing{"patched to what is denied", clinician, "PATCH Observation/a1", patch, "Content-Type: application/json-patch+json", 403, ""}},
-		{"allow resource.subject.reference == 'Patient/b'", writing{"from what the scopes cover to what a rule allows", patientA, "PUT Observation/a1", observation("a1", "Patient/b", ""), "", 403, ""}},
+		{"deny resource.status == 'amended'", writeCase{"patched to what is denied", clinician, "PATCH Observation/a1", patch, "Content-Type: application/json-patch+json", 403, ""}},
+		{"allow resource.subject.reference == 'Patient/b'", writeCase{"from what the scopes cover to what a rule allows", patientA, "PUT Observation/a1", observation("a1", "Patient/b", ""), "", 403, ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +231,7 @@ func TestContainedPatientIsAnother(t *testing.T) {
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	own := observation("", "Patient/a", "")
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"own", patientA, "POST Observation", own, "", 201, "Observation/new-19=Patient/a"},
 		{"by v1 scopes", access.Holder{Scope: "patient/*.write", Patient: "a"}, "POST Observation", own, "", 201, "Observation/new-19=Patient/a"},
 		{"another's", patientA, "POST Observation", observation("", "Patient/b", ""), "", 403, ""},
@@ -280,7 +280,7 @@ func TestCreate(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	own := observation("a1", "Patient/a", "")
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"own", patientA, "PUT Observation/a1", own, "", 200, "Observation/a1=amended"},
 		{"own patient", patientA, "PUT Patient/a", `{"resourceType":"Patient","id":"a","gender":"female"}`, "", 200, "Patient/a=female"},
 		{"another patient", patientA, "PUT Patient/b", `{"resourceType":"Patient","id":"b","gender":"female"}`, "", 403, ""},
@@ -319,7 +319,7 @@ func TestUpdate(t *testing.T) {
 // TestUpsert lists updates of missing resources, where the site permits creating them.
 func TestUpsert(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []writing{
+	for _, tt := range []writeCase{
 		{"not there", patientA, "PUT Observation/none", observation("none", "Patient/a", ""), "", 201, "Observation/none=amended"},
 		{"not there, for another", patientA, "PUT Observation/none", observation("none", "Patient/b", ""), "", 403, ""},
 		{"not there, if it has a version", patientA, "PUT Observation/none", observation("none", "Patient/a", ""), `If-Match: W/"1"`, 404, ""},
@@ -333,9 +333,9 @@ func TestUpsert(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, writable...)
-			g.Upsert = true
+			g.AllowsUpsert = true
 			g.server.Put(observation("gone", "Patient/b", ""))
-			g.written(writing{holder: clinician, request: "DELETE Observation/gone"})
+			g.written(writeCase{holder: clinician, request: "DELETE Observation/gone"})
 			tt.checkAt(g)
 		})
 	}
@@ -348,7 +348,7 @@ func TestJSONPatch(t *testing.T) {
 		return `[{"op":"replace","path":"` + path + `","value":` + value + `}]`
 	}
 	amend := replace("/status", `"amended"`)
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"own", patientA, "PATCH Observation/a1", amend, media, 200, "Observation/a1=amended"},
 		{"another's", patientA, "PATCH Observation/b1", amend, media, 404, ""},
 		{"not there", patientA, "PATCH Observation/none", amend, media, 404, ""},
@@ -411,7 +411,7 @@ func TestFHIRPathPatch(t *testing.T) {
 	name := func(s string) string { return `,{"name":"name","valueString":"` + s + `"}` }
 	toB := `,{"name":"value","valueReference":{"reference":"Patient/b"}}`
 	amend := change("replace", "Observation.status", amended)
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"own", patientA, "PATCH Observation/a1", patch(amend), "", 200, "Observation/a1=amended"},
 		{"another's", patientA, "PATCH Observation/b1", patch(amend), "", 404, ""},
 		{"not there", patientA, "PATCH Observation/none", patch(amend), "", 404, ""},
@@ -463,7 +463,7 @@ func TestConditional(t *testing.T) {
 	deleter := access.Holder{Scope: "user/Observation.d patient/Observation.s", Patient: "a", User: clinician.User}
 	chained := access.Holder{Scope: "user/Observation.ds patient/Patient.s", Patient: "a", User: clinician.User}
 	finder := access.Holder{Scope: "patient/Observation.d user/*.s", Patient: "a", User: clinician.User}
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"create, none", patientA, "POST Observation", own, none + "status=cancelled", 201, "Observation/new-19=Patient/a"},
 		{"create, one", patientA, "POST Observation", own, none + "_id=a1", 200, "Observation/new-19=!Patient/a"},
 		{"create, several", patientA, "POST Observation", own, none + "status=final", 412, "Observation/new-19=!Patient/a"},
@@ -587,7 +587,7 @@ func (w writer) patch(resourceType string) (body, header string) {
 }
 
 // request returns a write of some resource.
-func (w writer) request() (tt writing) {
+func (w writer) request() (tt writeCase) {
 	resourceType := w.pick("type")
 	id := []string{"a1", "a1", "a1", "b1", "ab", "none", "free", "a", "b", "a2"}[w.IntN(10)]
 	target := resourceType + "/" + id
@@ -646,7 +646,7 @@ func TestNoWriteReachesOther(t *testing.T) {
 	for seed := range uint64(200) {
 		w := writer{rand.New(rand.NewPCG(seed, 1))}
 		g := newGateway(t, writable...)
-		g.Upsert = seed%2 == 0
+		g.AllowsUpsert = seed%2 == 0
 		for range 50 {
 			before := g.server.All()
 			tt := w.request()
@@ -682,7 +682,7 @@ func TestNoWriteReachesOther(t *testing.T) {
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	gone := func(reference string) string { return reference + "=!resourceType" }
-	testWritings(t, []writing{
+	testWrites(t, []writeCase{
 		{"own", patientA, "DELETE Observation/a1", "", "", 204, gone("Observation/a1")},
 		{"another's", patientA, "DELETE Observation/b1", "", "", 404, ""},
 		{"not there", patientA, "DELETE Observation/none", "", "", 404, ""},
@@ -711,13 +711,13 @@ func TestDelete(t *testing.T) {
 func TestDeletedIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
-	g.written(writing{holder: patientA, request: "DELETE Observation/a1"})
+	g.written(writeCase{holder: patientA, request: "DELETE Observation/a1"})
 	answers := map[string]bool{}
 	for _, request := range []string{
 		"DELETE Observation/a1", "DELETE Observation/b1", "DELETE Observation/none", "PUT Observation/a1", "PUT Observation/b1", "PUT Observation/none",
 	} {
 		id := request[strings.IndexByte(request, '/')+1:]
-		response := g.written(writing{holder: patientA, request: request, body: observation(id, "Patient/a", "")})
+		response := g.written(writeCase{holder: patientA, request: request, body: observation(id, "Patient/a", "")})
 		body, _ := io.ReadAll(response.Body)
 		answers[response.Status+string(body)] = true
 	}
@@ -726,8 +726,8 @@ func TestDeletedIsNotFound(t *testing.T) {
 	}
 }
 
-// capableOf returns a CapabilityStatement with conditional deletes of some types.
-func capableOf(conditionalDelete string, types ...string) string {
+// capabilityStatement returns a CapabilityStatement with conditional deletes of some types.
+func capabilityStatement(conditionalDelete string, types ...string) string {
 	text := `{"resourceType":"CapabilityStatement","rest":[{"mode":"server","resource":[{"type":"Patient"}`
 	for _, t := range types {
 		text += `,{"type":"` + t + `","conditionalDelete":"` + conditionalDelete + `"}`
@@ -769,9 +769,9 @@ func TestDeleteMoved(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t, writable...)
 				g.server.IgnoresIfMatch = true
-				g.server.Answers = map[string]http.HandlerFunc{"metadata": answering(capableOf(kind, "Observation", "Device"))}
+				g.server.Handlers = map[string]http.HandlerFunc{"metadata": newHandler(capabilityStatement(kind, "Observation", "Device"))}
 				moved := tt.moved == ""
-				g.server.Seen = func(r *http.Request) {
+				g.server.OnRequest = func(r *http.Request) {
 					if r.Method == http.MethodGet || moved {
 						return
 					}
@@ -779,7 +779,7 @@ func TestDeleteMoved(t *testing.T) {
 					g.server.Put(tt.moved)
 				}
 				if tt.moved == "" {
-					g.server.Seen = func(r *http.Request) {
+					g.server.OnRequest = func(r *http.Request) {
 						if r.URL.Path == "/fhir/R4/metadata" {
 							g.server.Delete("Observation/a1")
 						}
@@ -787,9 +787,9 @@ func TestDeleteMoved(t *testing.T) {
 				}
 				request, body := "DELETE "+tt.of, ""
 				if tt.body != "" {
-					request, body = "POST ", `{"resourceType":"Bundle","type":"`+tt.body+`","entry":[`+requested("DELETE", tt.of)+`]}`
+					request, body = "POST ", `{"resourceType":"Bundle","type":"`+tt.body+`","entry":[`+entryWithoutResource("DELETE", tt.of)+`]}`
 				}
-				got := g.written(writing{holder: tt.holder, request: request, body: body, header: tt.header})
+				got := g.written(writeCase{holder: tt.holder, request: request, body: body, header: tt.header})
 				text, _ := io.ReadAll(got.Body)
 				if got.StatusCode != tt.status || tt.entry != "" && !strings.Contains(string(text), `"status":"`+tt.entry) {
 					t.Errorf("%d: %s", got.StatusCode, text)
@@ -803,8 +803,8 @@ func TestDeleteMoved(t *testing.T) {
 	}
 }
 
-// requested returns a bundle entry that has a request but no resource.
-func requested(method, target string) string {
+// entryWithoutResource returns a bundle entry that has a request but no resource.
+func entryWithoutResource(method, target string) string {
 	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
 }
 
@@ -818,16 +818,16 @@ func TestDeleteSent(t *testing.T) {
 		holder                 access.Holder
 		of, want               string
 	}{
-		{"a server with conditional deletes", capableOf("single", "Observation"), "", patientA, "Observation/a1", "Observation?_id=a1&subject=Patient%2Fa"},
-		{"two references to the patient", capableOf("single", "Observation"), "", patientA, "Observation/both", "Observation?_id=both&performer=Patient%2Fa&subject=Patient%2Fa"},
-		{"a constraint", capableOf("single", "Observation"), "", laboratory, "Observation/a1", "Observation?_id=a1&category=http%3A%2F%2Fc%7Claboratory&subject=Patient%2Fa"},
-		{"a type without", capableOf("single", "Device"), "", patientA, "Observation/a1", "Observation/a1"},
-		{"a server without", capableOf("not-supported", "Observation"), "", patientA, "Observation/a1", "Observation/a1"},
+		{"a server with conditional deletes", capabilityStatement("single", "Observation"), "", patientA, "Observation/a1", "Observation?_id=a1&subject=Patient%2Fa"},
+		{"two references to the patient", capabilityStatement("single", "Observation"), "", patientA, "Observation/both", "Observation?_id=both&performer=Patient%2Fa&subject=Patient%2Fa"},
+		{"a constraint", capabilityStatement("single", "Observation"), "", laboratory, "Observation/a1", "Observation?_id=a1&category=http%3A%2F%2Fc%7Claboratory&subject=Patient%2Fa"},
+		{"a type without", capabilityStatement("single", "Device"), "", patientA, "Observation/a1", "Observation/a1"},
+		{"a server without", capabilityStatement("not-supported", "Observation"), "", patientA, "Observation/a1", "Observation/a1"},
 		{"no statement", `{"resourceType":"OperationOutcome"}`, "", patientA, "Observation/a1", "Observation/a1"},
 		{"no JSON", `<CapabilityStatement/>`, "", patientA, "Observation/a1", "Observation/a1"},
-		{"a type that is not searched", capableOf("single", "Binary"), "", patientA, "Binary/own", "Binary/own"},
-		{"a scope about all", capableOf("single", "Observation"), "", clinician, "Observation/b1", "Observation/b1"},
-		{"a rule that allows it", capableOf("single", "Observation"), "allow resource.subject.reference == 'Patient/b'", patientA, "Observation/b1", "Observation/b1"},
+		{"a type that is not searched", capabilityStatement("single", "Binary"), "", patientA, "Binary/own", "Binary/own"},
+		{"a scope about all", capabilityStatement("single", "Observation"), "", clinician, "Observation/b1", "Observation/b1"},
+		{"a rule that allows it", capabilityStatement("single", "Observation"), "allow resource.subject.reference == 'Patient/b'", patientA, "Observation/b1", "Observation/b1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -836,19 +836,19 @@ func TestDeleteSent(t *testing.T) {
 				g = g.withRules(tt.rules)
 			}
 			asked, sent := 0, ""
-			g.server.Answers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
+			g.server.Handlers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
 				asked++
-				answering(tt.statement)(w, r)
+				newHandler(tt.statement)(w, r)
 			}}
-			g.server.Seen = func(r *http.Request) {
+			g.server.OnRequest = func(r *http.Request) {
 				if r.Method == http.MethodDelete {
 					sent = strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4/")
 				}
 			}
-			if got := g.written(writing{holder: tt.holder, request: "DELETE " + tt.of}).StatusCode; got != 204 || sent != tt.want || g.server.Get(tt.of) != "" {
+			if got := g.written(writeCase{holder: tt.holder, request: "DELETE " + tt.of}).StatusCode; got != 204 || sent != tt.want || g.server.Get(tt.of) != "" {
 				t.Errorf("%d, sent %s, want %s", got, sent, tt.want)
 			}
-			g.written(writing{holder: patientA, request: "DELETE Observation/a2"})
+			g.written(writeCase{holder: patientA, request: "DELETE Observation/a2"})
 			if asked > 1 {
 				t.Errorf("asked for the statement %d times", asked)
 			}
@@ -859,17 +859,17 @@ func TestDeleteSent(t *testing.T) {
 // A server's statement is read again after an hour, or after a minute if it was unavailable.
 func TestStatementExpires(t *testing.T) {
 	t.Parallel()
-	for statement, ttl := range map[string]time.Duration{capableOf("single", "Observation"): time.Hour, `no`: time.Minute} {
+	for statement, ttl := range map[string]time.Duration{capabilityStatement("single", "Observation"): time.Hour, `no`: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			g, asked := newGateway(t), 0
-			g.server.Answers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
+			g.server.Handlers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
 				asked++
-				answering(statement)(w, r)
+				newHandler(statement)(w, r)
 			}}
 			for n, wait := range []time.Duration{0, ttl - time.Second, 2 * time.Second} {
 				time.Sleep(wait)
 				g.server.Put(observation("a1", "Patient/a", ""))
-				if got := g.written(writing{holder: patientA, request: "DELETE Observation/a1"}).StatusCode; got != 204 || asked != []int{1, 1, 2}[n] {
+				if got := g.written(writeCase{holder: patientA, request: "DELETE Observation/a1"}).StatusCode; got != 204 || asked != []int{1, 1, 2}[n] {
 					t.Errorf("after %v: %d, asked %d times", wait, got, asked)
 				}
 			}
@@ -877,8 +877,8 @@ func TestStatementExpires(t *testing.T) {
 	}
 }
 
-// TestWrittenAnswer checks that the response to a write contains the resource only if the scopes allow reading it.
-func TestWrittenAnswer(t *testing.T) {
+// TestWriteResponse checks that the response to a write contains the resource only if the scopes allow reading it.
+func TestWriteResponse(t *testing.T) {
 	t.Parallel()
 	body := observation("a1", "Patient/a", "")
 	for _, tt := range []struct {
@@ -901,7 +901,7 @@ func TestWrittenAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, writable...)
-			response := g.written(writing{holder: tt.holder, request: tt.request, body: body, header: "Prefer: return=representation"})
+			response := g.written(writeCase{holder: tt.holder, request: tt.request, body: body, header: "Prefer: return=representation"})
 			text, _ := io.ReadAll(response.Body)
 			if got := strings.Contains(string(text), "Observation"); got != tt.shown || response.StatusCode/100 != 2 {
 				t.Errorf("status %d, body %s", response.StatusCode, text)
@@ -919,13 +919,13 @@ func TestWrittenSecurityContext(t *testing.T) {
 	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
 	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // with a Binary's securityContext as a header, like HAPI
 		w.Header().Set("X-Security-Context", "Patient/a")
-		return constant{http.StatusOK, `W/"1"`, body}.ServeHTTP(w, r)
+		return fixedResponse{http.StatusOK, `W/"1"`, body}.ServeHTTP(w, r)
 	})
 	for scope, want := range map[string]string{"patient/*.u": "", "user/Binary.u": "", "patient/*.ru": "Patient/a"} {
 		g, w := newGateway(t), httptest.NewRecorder()
 		r := newRequest(http.MethodPut, "/fhir/R4/Binary/b", "application/fhir+json", body)
 		holder := access.Holder{Scope: scope, Patient: "a", User: clinician.User}
-		if err := g.Serve(w, r, secured, enforce.Bearer{Rights: access.New(holder, g.Shared)}); err != nil {
+		if err := g.Serve(w, r, secured, enforce.Bearer{Rights: access.New(holder, g.TypeRules)}); err != nil {
 			t.Errorf("%s: %v", scope, err)
 		}
 		if got := w.Header().Get("X-Security-Context"); got != want || w.Code != http.StatusOK {
@@ -934,10 +934,10 @@ func TestWrittenSecurityContext(t *testing.T) {
 	}
 }
 
-// refusing is a server that rejects writes.
-type refusing struct{ status int }
+// rejectingServer is a server that rejects writes.
+type rejectingServer struct{ status int }
 
-func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (s rejectingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	if r.Method == http.MethodGet {
 		w.Header().Set("Etag", `W/"1"`)
@@ -956,7 +956,7 @@ func TestRefusedByServer(t *testing.T) {
 		g := newGateway(t)
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			r := newRequest(method, "/fhir/R4/Observation/a1", "application/fhir+json", observation("a1", "Patient/a", ""))
-			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, enforce.Bearer{Rights: access.New(patientA, g.Shared)}))
+			got := rejectionIn(g.Serve(httptest.NewRecorder(), r, rejectingServer{from}, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)}))
 			if got.Status != status || strings.Contains(got.Description, "Patient/b") {
 				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
 			}
@@ -990,9 +990,9 @@ func TestInvalidBody(t *testing.T) {
 		g := newGateway(t)
 		w := httptest.NewRecorder()
 		r := newRequest(http.MethodPost, "/fhir/R4/Observation", "application/fhir+json", observation("", "Patient/a", ""))
-		err := g.Serve(w, r, constant{tt.status, "", tt.body}, enforce.Bearer{Rights: access.New(tt.holder, g.Shared)})
+		err := g.Serve(w, r, fixedResponse{tt.status, "", tt.body}, enforce.Bearer{Rights: access.New(tt.holder, g.TypeRules)})
 		got := w.Body.String()
-		if refused := statusOf(err); refused != nil {
+		if refused := rejectionIn(err); refused != nil {
 			got = refused.Description
 			w.Code = refused.Status
 		}
@@ -1002,8 +1002,8 @@ func TestInvalidBody(t *testing.T) {
 	}
 }
 
-// statusOf returns the rejection in an error.
-func statusOf(err error) *guard.Error {
+// rejectionIn returns the rejection in an error.
+func rejectionIn(err error) *guard.Error {
 	refused, _ := errors.AsType[*guard.Error](err)
 	return refused
 }
@@ -1012,7 +1012,7 @@ func statusOf(err error) *guard.Error {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
-	g.server.Seen = func(r *http.Request) {
+	g.server.OnRequest = func(r *http.Request) {
 		for name := range r.Header {
 			if strings.HasPrefix(name, "X-") {
 				t.Errorf("%s has %s", r.Method, name)
@@ -1020,7 +1020,7 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	header := "X-Rewrite-History: true\nX-Security-Context: Patient/b\nX-Upsert-Extistence-Check: disabled\n"
-	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
+	g.written(writeCase{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
 }
 
 // The result of a rejected patch is not described to clients that may not read it.
@@ -1031,21 +1031,21 @@ func TestRefusedPatch(t *testing.T) {
 		r := newRequest(http.MethodPatch, "/fhir/R4/Observation/a1", "application/json-patch+json", `[{"op":"replace","path":"/status","value":"abc"}]`)
 		w := httptest.NewRecorder()
 		w.Code = 0
-		err := g.Serve(w, r, invalidating{}, enforce.Bearer{Rights: access.New(access.Holder{Scope: scope, Patient: "a"}, g.Shared)})
-		if w.Code != want || (statusOf(err) == nil) != (want != 0) {
+		err := g.Serve(w, r, validatingServer{}, enforce.Bearer{Rights: access.New(access.Holder{Scope: scope, Patient: "a"}, g.TypeRules)})
+		if w.Code != want || (rejectionIn(err) == nil) != (want != 0) {
 			t.Errorf("%s: %d %s, %v", scope, w.Code, w.Body, err)
 		}
 	}
 }
 
-// invalidating is a server that reports every write as invalid.
-type invalidating struct{}
+// validatingServer is a server that reports every write as invalid.
+type validatingServer struct{}
 
-func (invalidating) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (validatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodGet {
-		return refusing{}.ServeHTTP(w, r)
+		return rejectingServer{}.ServeHTTP(w, r)
 	}
-	return constant{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
+	return fixedResponse{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
 }
 
 // For an invalid search, the client gets the cause and an issue type.
@@ -1064,8 +1064,8 @@ func TestRefusedSearch(t *testing.T) {
 		if strings.HasSuffix(target, "_search") {
 			r = newRequest(http.MethodPost, "/fhir/R4/"+target, "application/x-www-form-urlencoded", "date=abc")
 		}
-		err := g.Serve(httptest.NewRecorder(), r, constant{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
-		if got := statusOf(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
+		err := g.Serve(httptest.NewRecorder(), r, fixedResponse{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
+		if got := rejectionIn(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
 			t.Errorf("%s: %+v", target, got)
 		}
 	}
@@ -1095,22 +1095,22 @@ func TestReturnOutcome(t *testing.T) {
 // hook is the channel of a Subscription that sends resources to an app.
 const hook = `"type":"rest-hook","endpoint":"https://app.example/hook","payload":"application/fhir+json"`
 
-func subscribing(criteria, channel, more string) string {
+func subscription(criteria, channel, more string) string {
 	return fmt.Sprintf(`{"resourceType":"Subscription","status":"requested","reason":"r","criteria":%q,"channel":{%s}%s}`, criteria, channel, more)
 }
 
-// observing returns a Subscription for a search.
-func observing(criteria string) string { return subscribing(criteria, hook, "") }
+// observationSubscription returns a Subscription for a search.
+func observationSubscription(criteria string) string { return subscription(criteria, hook, "") }
 
-// ofBackport returns a Subscription of the Subscriptions R5 Backport.
-func ofBackport(criteria, filter, content string) string {
+// backportSubscription returns a Subscription of the Subscriptions R5 Backport.
+func backportSubscription(criteria, filter, content string) string {
 	const at = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
 	more := ""
 	if filter != "" {
 		more = fmt.Sprintf(`,"_criteria":{"extension":[{"url":%q,"valueString":%q}]}`, at+"filter-criteria", filter)
 	}
 	channel := hook + fmt.Sprintf(`,"_payload":{"extension":[{"url":%q,"valueCode":%q}]}`, at+"payload-content", content)
-	return subscribing(criteria, channel, more)
+	return subscription(criteria, channel, more)
 }
 
 // Holders of scopes for Subscriptions.
@@ -1134,64 +1134,64 @@ func TestSubscription(t *testing.T) {
 		body   string
 		status int
 	}{
-		{"of what may be read", observer, observing("Observation?"), 201},
-		{"the type alone", observer, observing("Observation"), 201},
-		{"by parameters of the type", observer, observing("Observation?code=http://loinc.org|1975-2&status=final"), 201},
-		{"of another type", observer, observing("Patient?"), 403},
-		{"without any scope to read", access.Holder{Scope: "system/Subscription.c"}, observing("Patient?"), 403},
-		{"read and searched by two scopes", access.Holder{Scope: "system/Subscription.c system/Observation.r system/Observation.s"}, observing("Observation?"), 201},
-		{"searched, not read", access.Holder{Scope: "system/Subscription.c system/Observation.s"}, observing("Observation?"), 403},
-		{"read, not searched", access.Holder{Scope: "system/Subscription.c system/Observation.r"}, observing("Observation?"), 403},
-		{"everything searched, not read", searching, observing("Patient?"), 403},
-		{"a chain", observer, observing("Observation?subject:Patient.name=Adams"), 403},
-		{"a reversed chain", observer, observing("Observation?_has:Provenance:target:agent=Practitioner/p"), 403},
-		{"what comes along", observer, observing("Observation?_include=Observation:subject"), 403},
-		{"a filter", observer, observing("Observation?_filter=status eq final"), 403},
-		{"a parameter of the server's own", observer, observing("Observation?mine=1"), 403},
-		{"a type of the server's own", observer, observing("Mine?"), 403},
-		{"several types", observer, observing("[Observation,Patient]"), 403},
-		{"all types", observer, observing("[*]"), 403},
-		{"a list of types", observer, observing("?_type=Observation"), 403},
-		{"a compartment", observer, observing("Patient/a/Observation"), 403},
-		{"an operation", observer, observing("Observation/$lastn"), 403},
-		{"a URL", observer, observing("http://hapi:8080/fhir/Observation?"), 403},
+		{"of what may be read", observer, observationSubscription("Observation?"), 201},
+		{"the type alone", observer, observationSubscription("Observation"), 201},
+		{"by parameters of the type", observer, observationSubscription("Observation?code=http://loinc.org|1975-2&status=final"), 201},
+		{"of another type", observer, observationSubscription("Patient?"), 403},
+		{"without any scope to read", access.Holder{Scope: "system/Subscription.c"}, observationSubscription("Patient?"), 403},
+		{"read and searched by two scopes", access.Holder{Scope: "system/Subscription.c system/Observation.r system/Observation.s"}, observationSubscription("Observation?"), 201},
+		{"searched, not read", access.Holder{Scope: "system/Subscription.c system/Observation.s"}, observationSubscription("Observation?"), 403},
+		{"read, not searched", access.Holder{Scope: "system/Subscription.c system/Observation.r"}, observationSubscription("Observation?"), 403},
+		{"everything searched, not read", searching, observationSubscription("Patient?"), 403},
+		{"a chain", observer, observationSubscription("Observation?subject:Patient.name=Adams"), 403},
+		{"a reversed chain", observer, observationSubscription("Observation?_has:Provenance:target:agent=Practitioner/p"), 403},
+		{"what comes along", observer, observationSubscription("Observation?_include=Observation:subject"), 403},
+		{"a filter", observer, observationSubscription("Observation?_filter=status eq final"), 403},
+		{"a parameter of the server's own", observer, observationSubscription("Observation?mine=1"), 403},
+		{"a type of the server's own", observer, observationSubscription("Mine?"), 403},
+		{"several types", observer, observationSubscription("[Observation,Patient]"), 403},
+		{"all types", observer, observationSubscription("[*]"), 403},
+		{"a list of types", observer, observationSubscription("?_type=Observation"), 403},
+		{"a compartment", observer, observationSubscription("Patient/a/Observation"), 403},
+		{"an operation", observer, observationSubscription("Observation/$lastn"), 403},
+		{"a URL", observer, observationSubscription("http://hapi:8080/fhir/Observation?"), 403},
 		{"no criteria", observer, `{"resourceType":"Subscription","status":"off","channel":{` + hook + `}}`, 403},
 		{"criteria that are no string", observer, `{"resourceType":"Subscription","criteria":["Observation?"],"channel":{` + hook + `}}`, 403},
-		{"criteria that escapes hide", observer, strings.Replace(observing("Xatient?"), "X", `\u0050`, 1), 403},
-		{"switched off", observer, strings.Replace(observing("Patient?"), "requested", "off", 1), 403},
-		{"the constraint among the criteria", ofLabs, observing("Observation?category=http://c|laboratory&status=final"), 201},
-		{"no constraint", ofLabs, observing("Observation?status=final"), 403},
-		{"more than the constraint", ofLabs, observing("Observation?category=http://c|laboratory,http://c|vital-signs"), 403},
-		{"one patient's, whose records the server would not judge", ofOwn, observing("Observation?subject=Patient/a"), 403},
-		{"one patient's, with the constraint", ofOwnLabs, observing("Observation?subject=Patient/a&category=http://c|laboratory"), 403},
-		{"everything", ofAll, observing("Patient?_has:Observation:subject:code=x"), 201},
-		{"a topic", observer, ofBackport(topic, "", "full-resource"), 403},
-		{"a topic with a filter", observer, ofBackport(topic, "Observation?status=final", "full-resource"), 403},
-		{"a topic of which nothing is sent", observer, ofBackport(topic, "Observation?status=final", "empty"), 403},
-		{"a topic, by everything", ofAll, ofBackport(topic, "Patient?", "full-resource"), 201},
-		{"a filter beside criteria", observer, ofBackport("Observation?", "Patient?", "full-resource"), 403},
-		{"how much is sent", observer, ofBackport("Observation?", "", "id-only"), 201},
-		{"an extension that sends more", observer, subscribing("Observation?", hook, extension("http://hapifhir.io/fhir/StructureDefinition/subscription-payload-search-criteria")), 403},
-		{"one that must be understood", observer, subscribing("Observation?", hook, strings.Replace(extension("http://x"), "extension", "modifierExtension", 1)), 403},
-		{"one of the channel", observer, subscribing("Observation?", hook+extension("http://x"), ""), 403},
+		{"criteria that escapes hide", observer, strings.Replace(observationSubscription("Xatient?"), "X", `\u0050`, 1), 403},
+		{"switched off", observer, strings.Replace(observationSubscription("Patient?"), "requested", "off", 1), 403},
+		{"the constraint among the criteria", ofLabs, observationSubscription("Observation?category=http://c|laboratory&status=final"), 201},
+		{"no constraint", ofLabs, observationSubscription("Observation?status=final"), 403},
+		{"more than the constraint", ofLabs, observationSubscription("Observation?category=http://c|laboratory,http://c|vital-signs"), 403},
+		{"one patient's, whose records the server would not judge", ofOwn, observationSubscription("Observation?subject=Patient/a"), 403},
+		{"one patient's, with the constraint", ofOwnLabs, observationSubscription("Observation?subject=Patient/a&category=http://c|laboratory"), 403},
+		{"everything", ofAll, observationSubscription("Patient?_has:Observation:subject:code=x"), 201},
+		{"a topic", observer, backportSubscription(topic, "", "full-resource"), 403},
+		{"a topic with a filter", observer, backportSubscription(topic, "Observation?status=final", "full-resource"), 403},
+		{"a topic of which nothing is sent", observer, backportSubscription(topic, "Observation?status=final", "empty"), 403},
+		{"a topic, by everything", ofAll, backportSubscription(topic, "Patient?", "full-resource"), 201},
+		{"a filter beside criteria", observer, backportSubscription("Observation?", "Patient?", "full-resource"), 403},
+		{"how much is sent", observer, backportSubscription("Observation?", "", "id-only"), 201},
+		{"an extension that sends more", observer, subscription("Observation?", hook, extension("http://hapifhir.io/fhir/StructureDefinition/subscription-payload-search-criteria")), 403},
+		{"one that must be understood", observer, subscription("Observation?", hook, strings.Replace(extension("http://x"), "extension", "modifierExtension", 1)), 403},
+		{"one of the channel", observer, subscription("Observation?", hook+extension("http://x"), ""), 403},
 
-		{"a header", observer, subscribing("Observation?", hook+`,"header":["Authorization: Bearer x","X-A:"]`, ""), 201},
-		{"two headers in one", observer, subscribing("Observation?", hook+`,"header":["X-A: b\r\nX-B: c"]`, ""), 400},
-		{"a header of a request's end", observer, subscribing("Observation?", hook+`,"header":["transfer-encoding: chunked"]`, ""), 400},
-		{"another method", observer, subscribing("Observation?", hook+`,"header":["X-HTTP-Method-Override: DELETE"]`, ""), 400},
-		{"no header", observer, subscribing("Observation?", hook+`,"header":["X A: b"]`, ""), 400},
-		{"by websocket", observer, subscribing("Observation?", `"type":"websocket"`, ""), 201},
-		{"by mail", observer, subscribing("Observation?", `"type":"email","endpoint":"mailto:a@example.org"`, ""), 201},
-		{"by the server's queue", observer, subscribing("Observation?", `"type":"message","endpoint":"channel:x"`, ""), 403},
-		{"by a way of the server's own", observer, subscribing("Observation?", `"type":"mine"`, ""), 403},
+		{"a header", observer, subscription("Observation?", hook+`,"header":["Authorization: Bearer x","X-A:"]`, ""), 201},
+		{"two headers in one", observer, subscription("Observation?", hook+`,"header":["X-A: b\r\nX-B: c"]`, ""), 400},
+		{"a header of a request's end", observer, subscription("Observation?", hook+`,"header":["transfer-encoding: chunked"]`, ""), 400},
+		{"another method", observer, subscription("Observation?", hook+`,"header":["X-HTTP-Method-Override: DELETE"]`, ""), 400},
+		{"no header", observer, subscription("Observation?", hook+`,"header":["X A: b"]`, ""), 400},
+		{"by websocket", observer, subscription("Observation?", `"type":"websocket"`, ""), 201},
+		{"by mail", observer, subscription("Observation?", `"type":"email","endpoint":"mailto:a@example.org"`, ""), 201},
+		{"by the server's queue", observer, subscription("Observation?", `"type":"message","endpoint":"channel:x"`, ""), 403},
+		{"by a way of the server's own", observer, subscription("Observation?", `"type":"mine"`, ""), 403},
 		{"no channel", observer, `{"resourceType":"Subscription","criteria":"Observation?"}`, 403},
-		{"to a file", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"file:///etc/x"`, ""), 400},
-		{"to a path", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"/hook"`, ""), 400},
-		{"with a password", observer, subscribing("Observation?", `"type":"rest-hook","endpoint":"https://a:b@app.example"`, ""), 400},
+		{"to a file", observer, subscription("Observation?", `"type":"rest-hook","endpoint":"file:///etc/x"`, ""), 400},
+		{"to a path", observer, subscription("Observation?", `"type":"rest-hook","endpoint":"/hook"`, ""), 400},
+		{"with a password", observer, subscription("Observation?", `"type":"rest-hook","endpoint":"https://a:b@app.example"`, ""), 400},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			writing{holder: tt.holder, request: "POST Subscription", body: tt.body, status: tt.status}.check(t)
+			writeCase{holder: tt.holder, request: "POST Subscription", body: tt.body, status: tt.status}.check(t)
 		})
 	}
 }
@@ -1202,24 +1202,24 @@ func TestSubscriptionWrites(t *testing.T) {
 	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
 	const jsonType = "Content-Type: application/json-patch+json"
 	byPath := `{"resourceType":"Parameters","parameter":[` + change("replace", "Subscription.status", `,{"name":"value","valueCode":"off"}`) + `]}`
-	stored := append(slices.Clone(writable), withID(observing("Observation?"), "own"), withID(observing("Patient?"), "wide"))
-	for _, tt := range []writing{
-		{"update", observer, "PUT Subscription/own", withID(observing("Observation?status=final"), "own"), "", 200, "Subscription/own=status=final"},
-		{"update to more", observer, "PUT Subscription/own", withID(observing("Patient?"), "own"), "", 403, ""},
-		{"update of a wider one, which stays as wide", observer, "PUT Subscription/wide", withID(observing("Patient?"), "wide"), "", 403, ""},
-		{"update of a wider one, which is narrowed", observer, "PUT Subscription/wide", withID(observing("Observation?"), "wide"), "", 200, ""},
-		{"update that creates", observer, "PUT Subscription/new", withID(observing("Patient?"), "new"), "", 403, ""},
+	stored := append(slices.Clone(writable), withID(observationSubscription("Observation?"), "own"), withID(observationSubscription("Patient?"), "wide"))
+	for _, tt := range []writeCase{
+		{"update", observer, "PUT Subscription/own", withID(observationSubscription("Observation?status=final"), "own"), "", 200, "Subscription/own=status=final"},
+		{"update to more", observer, "PUT Subscription/own", withID(observationSubscription("Patient?"), "own"), "", 403, ""},
+		{"update of a wider one, which stays as wide", observer, "PUT Subscription/wide", withID(observationSubscription("Patient?"), "wide"), "", 403, ""},
+		{"update of a wider one, which is narrowed", observer, "PUT Subscription/wide", withID(observationSubscription("Observation?"), "wide"), "", 200, ""},
+		{"update that creates", observer, "PUT Subscription/new", withID(observationSubscription("Patient?"), "new"), "", 403, ""},
 		{"patch", observer, "PATCH Subscription/own", `[{"op":"replace","path":"/status","value":"off"}]`, jsonType, 200, `Subscription/own="off"`},
 		{"patch to more", observer, "PATCH Subscription/own", `[{"op":"replace","path":"/criteria","value":"Patient?"}]`, jsonType, 403, ""},
 		{"patch of another endpoint into a wider one", observer, "PATCH Subscription/wide", `[{"op":"replace","path":"/channel/endpoint","value":"https://x.example"}]`, jsonType, 403, ""},
 		{"activation of a wider one", observer, "PATCH Subscription/wide", `[{"op":"replace","path":"/status","value":"active"}]`, jsonType, 403, ""},
 		{"patch by FHIRPath", observer, "PATCH Subscription/wide", byPath, "", 403, ""},
 		{"patch by FHIRPath, by everything", ofEvery, "PATCH Subscription/own", byPath, "", 200, ""},
-		{"conditional create", observer, "POST Subscription", observing("Patient?"), "If-None-Exist: status=off", 403, ""},
-		{"conditional update", observer, "PUT Subscription?criteria=Observation?", observing("Patient?"), "", 403, ""},
+		{"conditional create", observer, "POST Subscription", observationSubscription("Patient?"), "If-None-Exist: status=off", 403, ""},
+		{"conditional update", observer, "PUT Subscription?criteria=Observation?", observationSubscription("Patient?"), "", 403, ""},
 		{"conditional patch", observer, "PATCH Subscription?status=requested&_id=own", `[{"op":"replace","path":"/criteria","value":"Patient?"}]`, jsonType, 403, ""},
 		{"deletion", observer, "DELETE Subscription/wide", "", "", 204, ""},
-		{"by everything", ofEvery, "POST Subscription", observing("Patient?"), "", 201, ""},
+		{"by everything", ofEvery, "POST Subscription", observationSubscription("Patient?"), "", 201, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -1232,15 +1232,15 @@ func TestSubscriptionWrites(t *testing.T) {
 func TestSubscriptionInBundle(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "system/Subscription.cr system/*.s"}
-	wide := sending("POST", "Subscription", observing("Patient?"))
+	wide := entryWithResource("POST", "Subscription", observationSubscription("Patient?"))
 	for _, h := range []access.Holder{observer, reader} {
 		g := newGateway(t, writable...)
-		g.server.Seen = func(r *http.Request) {
+		g.server.OnRequest = func(r *http.Request) {
 			if r.Method != http.MethodGet {
 				t.Errorf("%s %s reaches the server", r.Method, r.URL)
 			}
 		}
-		if got := answered(t, g.submit(h, "batch", wide), 1).status(0); got != "403" {
+		if got := parseBatchResponse(t, g.submit(h, "batch", wide), 1).status(0); got != "403" {
 			t.Errorf("%s: %s in a batch", h.Scope, got)
 		}
 		if got := g.submit(h, "transaction", wide).StatusCode; got != 403 {
@@ -1249,7 +1249,7 @@ func TestSubscriptionInBundle(t *testing.T) {
 	}
 	for _, kind := range []string{"batch", "transaction"} {
 		g := newGateway(t, writable...)
-		if got := answered(t, g.submit(observer, kind, sending("POST", "Subscription", observing("Observation?"))), 1).status(0); got != "201" {
+		if got := parseBatchResponse(t, g.submit(observer, kind, entryWithResource("POST", "Subscription", observationSubscription("Observation?"))), 1).status(0); got != "201" {
 			t.Errorf("%s in a %s", got, kind)
 		}
 	}
@@ -1259,7 +1259,7 @@ func TestSubscriptionInBundle(t *testing.T) {
 func TestSubscriptionUnderRules(t *testing.T) {
 	t.Parallel()
 	for _, h := range []access.Holder{observer, ofLabs, ofEvery} {
-		tt := writing{name: h.Scope, holder: h, request: "POST Subscription", body: observing("Observation?category=http://c|laboratory"), status: 403}
+		tt := writeCase{name: h.Scope, holder: h, request: "POST Subscription", body: observationSubscription("Observation?category=http://c|laboratory"), status: 403}
 		tt.checkAt(newGateway(t, writable...).withRules("deny resource.status == 'amended'"))
 	}
 }
@@ -1311,24 +1311,24 @@ func TestEffects(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			writing{holder: scoped(tt.resourceType), request: "POST " + tt.resourceType, body: tt.body, status: tt.status}.check(t)
-			writing{holder: ofEvery, request: "POST " + tt.resourceType, body: tt.body, status: 201}.check(t)
+			writeCase{holder: scoped(tt.resourceType), request: "POST " + tt.resourceType, body: tt.body, status: tt.status}.check(t)
+			writeCase{holder: ofEvery, request: "POST " + tt.resourceType, body: tt.body, status: 201}.check(t)
 		})
 	}
 	ofStatus := access.Holder{Scope: "user/CommunicationRequest.cruds?status=active user/Observation.rs", User: clinician.User}
-	writing{holder: ofStatus, request: "POST CommunicationRequest", body: asking(`{"contentReference":{"reference":"Condition/b1"}}`), status: 403}.check(t)
+	writeCase{holder: ofStatus, request: "POST CommunicationRequest", body: asking(`{"contentReference":{"reference":"Condition/b1"}}`), status: 403}.check(t)
 	for payload, status := range map[string]int{
 		`{"contentString":"Observation?"}`:                              403,
 		`{"contentReference":{"reference":"Observation/a1"}}`:           201,
 		`{"contentReference":{"reference":"Observation/b1"}}`:           403,
 		`{"contentReference":{"reference":"Observation?status=final"}}`: 412,
 	} {
-		writing{holder: patientA, request: "POST CommunicationRequest", body: asking(payload), status: status}.check(t)
+		writeCase{holder: patientA, request: "POST CommunicationRequest", body: asking(payload), status: status}.check(t)
 	}
 }
 
 // Operations that trigger another client's Subscription are rejected, regardless of the site's configuration.
-func TestDelivering(t *testing.T) {
+func TestDeliveryOperations(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {
 		for _, reach := range []operation.ScopeRequirement{operation.RequireToken, operation.RequireInstance, operation.RequirePatient, operation.RequireAll} {

@@ -4,14 +4,14 @@ package responsemark
 
 import "net/http"
 
-// Write writes the header of a response that this process generated from definitions, such as an expansion. It marks the
+// WriteHeader writes the header of a response that this process generated from definitions, such as an expansion. It marks the
 // header in the guard's writer if w wraps that writer: the response has no links to seal, so it passes unbuffered. The mark
 // applies only to the header written now: responses of a FHIR server, and responses that a handler in between buffers, are
 // still rewritten.
-func Write(w http.ResponseWriter, status int) {
+func WriteHeader(w http.ResponseWriter, status int) {
 	for at := w; at != nil; {
-		if guarded, ok := at.(interface{ BeginLocalResponse() (end func()) }); ok {
-			defer guarded.BeginLocalResponse()()
+		if marker, ok := at.(interface{ BeginLocalResponse() (end func()) }); ok {
+			defer marker.BeginLocalResponse()()
 			break
 		}
 		wrapper, ok := at.(interface{ Unwrap() http.ResponseWriter })

@@ -40,15 +40,15 @@ type Policy interface {
 	// Evaluate judges a client's request, or an entry of its batch.
 	Evaluate(ctx context.Context, r Request) Evaluation
 
-	// Failed is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or count
+	// ReportFailure is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or count
 	// it.
-	Failed(r *http.Request, err error)
+	ReportFailure(r *http.Request, err error)
 }
 
 // Request is the request that a policy judges.
 type Request struct {
-	// Client is the client's request, which may be a batch that contains this request as an entry.
-	Client *http.Request
+	// ClientRequest is the client's request, which may be a batch that contains this request as an entry.
+	ClientRequest *http.Request
 	// Token is the verified access token; may be nil.
 	Token *guard.Token
 	// Method is the HTTP method.

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	maxFailures = 3                      // consecutive, until the store is down; a single failure may be a network error
-	probePause  = 250 * time.Millisecond // between probes of a store that is down
+	maxFailures   = 3                      // consecutive, until the store is down; a single failure may be a network error
+	probeInterval = 250 * time.Millisecond // between probes of a store that is down
 
 	// MaxCalls is the maximum number of concurrent calls. Only a slow store reaches it: 1000 calls of 10 ms each are
 	// 100,000 calls per second.
@@ -37,7 +37,7 @@ type Outcome string
 
 // The outcomes. An error that a [store.Store] returns as a result, such as for a missing entry, counts as Answered.
 const (
-	Answered    Outcome = "answered"
+	Responded   Outcome = "answered"
 	Full        Outcome = "full"        // [store.ErrFull]
 	Unavailable Outcome = "unavailable" // no response in time
 	Rejected    Outcome = "rejected"    // not sent: the store is down, or too many calls are in progress
@@ -45,7 +45,7 @@ const (
 )
 
 // Outcomes are all outcomes.
-var Outcomes = []Outcome{Answered, Full, Unavailable, Rejected, Failed}
+var Outcomes = []Outcome{Responded, Full, Unavailable, Rejected, Failed}
 
 // Operations are the names of the measured operations.
 var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete", "list", "step"}
@@ -54,25 +54,25 @@ var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete
 type Breaker struct {
 	store.CallRunner
 
-	shared  store.Shared
+	shared  store.SharedStore
 	logger  *slog.Logger
 	observe Observe
 
-	mu       sync.Mutex
-	calls    int // number of running calls
-	failures int // consecutive
-	down     bool
-	outage   outage // current or most recent run of failures
-	last     store.Outage
-	probing  bool
-	probed   time.Time
+	mu         sync.Mutex
+	calls      int // number of running calls
+	failures   int // consecutive
+	isDown     bool
+	outage     outage // current or most recent run of failures
+	lastOutage store.Outage
+	isProbing  bool
+	lastProbe  time.Time
 }
 
 // Observe receives each call: its context, one of [Operations], its outcome, and its duration.
-type Observe func(ctx context.Context, operation string, outcome Outcome, took time.Duration)
+type Observe func(ctx context.Context, operation string, outcome Outcome, duration time.Duration)
 
 // New returns a breaker for a store. The logger receives the start and end of outages.
-func New(s store.Shared, logger *slog.Logger, observe Observe) *Breaker {
+func New(s store.SharedStore, logger *slog.Logger, observe Observe) *Breaker {
 	b := &Breaker{shared: s, logger: logger, observe: observe}
 	b.CallRunner = func(ctx context.Context, calls ...*store.Call) error {
 		return b.call(ctx, strings.ToLower(calls[0].Op.String()), func() error { return s.Do(ctx, calls...) })
@@ -94,25 +94,25 @@ func (b *Breaker) Do(ctx context.Context, calls ...*store.Call) error {
 	return b.call(ctx, "step", func() error { return b.shared.Do(ctx, calls...) })
 }
 
-// Now implements [store.Shared].
+// Now implements [store.SharedStore].
 func (b *Breaker) Now() time.Time { return b.shared.Now() }
 
 // outage is a run of consecutive failures.
 type outage struct {
-	began time.Time // time of the first failure
-	cause error     // error of the last failure before the store was down
+	startedAt time.Time // time of the first failure
+	cause     error     // error of the last failure before the store was down
 }
 
 // call makes a call, unless the store is down or has too many calls.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
-	if err := b.enter(); err != nil {
+	if err := b.startCall(); err != nil {
 		b.observe(ctx, operation, Rejected, 0)
 		return err
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	err := call()
-	b.leave(ctx, err)
-	b.observe(ctx, operation, outcomeOf(err), time.Since(began))
+	b.endCall(ctx, err)
+	b.observe(ctx, operation, outcomeOf(err), time.Since(startedAt))
 	return err
 }
 
@@ -124,21 +124,21 @@ func outcomeOf(err error) Outcome {
 		return Full
 	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists),
 		errors.Is(err, store.ErrChanged), errors.Is(err, store.ErrTooLong):
-		return Answered
+		return Responded
 	}
 	return Failed
 }
 
-// enter starts a call, or rejects it.
-func (b *Breaker) enter() error {
+// startCall starts a call, or rejects it.
+func (b *Breaker) startCall() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.down:
+	case b.isDown:
 		if b.mayProbe() {
 			go b.probe()
 		}
-		return b.refusal()
+		return b.unavailableError()
 	case b.calls >= MaxCalls:
 		return fmt.Errorf("%w: %d calls are already waiting", store.ErrUnavailable, b.calls)
 	}
@@ -146,21 +146,21 @@ func (b *Breaker) enter() error {
 	return nil
 }
 
-// refusal returns the error for calls while the store is down. It requires the lock.
-func (b *Breaker) refusal() error {
+// unavailableError returns the error for calls while the store is down. It requires the lock.
+func (b *Breaker) unavailableError() error {
 	if store.CauseOf(b.outage.cause) != store.CauseUnavailable {
 		return b.outage.cause
 	}
 	why := strings.TrimPrefix(b.outage.cause.Error(), store.ErrUnavailable.Error()+": ")
-	return fmt.Errorf("%w: no response for %v: %s", store.ErrUnavailable, time.Since(b.outage.began).Round(time.Millisecond), why)
+	return fmt.Errorf("%w: no response for %v: %s", store.ErrUnavailable, time.Since(b.outage.startedAt).Round(time.Millisecond), why)
 }
 
 // mayProbe reports whether the caller should probe. It requires the lock.
 func (b *Breaker) mayProbe() bool {
-	if !b.down || b.probing || time.Since(b.probed) < probePause {
+	if !b.isDown || b.isProbing || time.Since(b.lastProbe) < probeInterval {
 		return false
 	}
-	b.probing, b.probed = true, time.Now()
+	b.isProbing, b.lastProbe = true, time.Now()
 	b.calls++
 	return true
 }
@@ -169,7 +169,7 @@ func (b *Breaker) mayProbe() bool {
 func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.last
+	return b.lastOutage
 }
 
 // Probe checks the store ([store.Probe]), unless it is down.
@@ -177,8 +177,8 @@ func (b *Breaker) Probe(ctx context.Context) error {
 	return b.call(ctx, "step", func() error { return store.Probe(ctx, b.shared) })
 }
 
-// try makes a harmless change, so a read-only store fails the probe and a full store passes it.
-func (b *Breaker) try(ctx context.Context) error {
+// probeStore makes a harmless change, so a read-only store fails the probe and a full store passes it.
+func (b *Breaker) probeStore(ctx context.Context) error {
 	if own, ok := b.shared.(interface {
 		Probe(ctx context.Context) error
 	}); ok {
@@ -190,67 +190,67 @@ func (b *Breaker) try(ctx context.Context) error {
 // probe checks whether the store is back. No request waits for it.
 func (b *Breaker) probe() {
 	ctx := context.Background() // the store has its own timeout
-	began := time.Now()
-	err := b.try(ctx)
+	startedAt := time.Now()
+	err := b.probeStore(ctx)
 	b.mu.Lock()
-	b.probing = false
-	if b.down && outcomeOf(err) != Unavailable {
+	b.isProbing = false
+	if b.isDown && outcomeOf(err) != Unavailable {
 		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
-			b.logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
+			b.logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.startedAt).Round(time.Millisecond))
 		}
-		b.down, b.last = false, store.Outage{Began: b.outage.began, EndedAt: time.Now()}
+		b.isDown, b.lastOutage = false, store.Outage{StartedAt: b.outage.startedAt, EndedAt: time.Now()}
 	}
 	b.mu.Unlock()
-	b.leave(ctx, err)
-	b.observe(ctx, "delete", outcomeOf(err), time.Since(began))
+	b.endCall(ctx, err)
+	b.observe(ctx, "delete", outcomeOf(err), time.Since(startedAt))
 }
 
-// leave ends a call and updates the state of the store by its result. A call that its caller canceled does not count.
-func (b *Breaker) leave(ctx context.Context, err error) {
+// endCall ends a call and updates the state of the store by its result. A call that its caller canceled does not count.
+func (b *Breaker) endCall(ctx context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls--
-	switch gaveUp := ctx.Err() != nil; {
+	switch canceled := ctx.Err() != nil; {
 	case outcomeOf(err) != Unavailable:
-		if !gaveUp || outcomeOf(err) != Failed {
-			b.answered()
+		if !canceled || outcomeOf(err) != Failed {
+			b.recordSuccess()
 		}
-	case !gaveUp:
-		b.failed(ctx, err)
+	case !canceled:
+		b.recordFailure(ctx, err)
 	}
 }
 
-// answered ends a run of failures. While the store is down, the result of an earlier call does not count, because the
+// recordSuccess ends a run of failures. While the store is down, the result of an earlier call does not count, because the
 // store may be read-only.
-func (b *Breaker) answered() {
-	if !b.down {
+func (b *Breaker) recordSuccess() {
+	if !b.isDown {
 		b.failures = 0
 	}
 }
 
-func (b *Breaker) failed(ctx context.Context, err error) {
+func (b *Breaker) recordFailure(ctx context.Context, err error) {
 	if b.failures++; b.failures == 1 {
-		b.outage.began = time.Now()
+		b.outage.startedAt = time.Now()
 	}
-	if !b.down {
+	if !b.isDown {
 		b.outage.cause = err
 	}
-	if b.failures < maxFailures || b.down {
+	if b.failures < maxFailures || b.isDown {
 		return
 	}
-	b.down, b.probed = true, time.Now()
+	b.isDown, b.lastProbe = true, time.Now()
 	if store.CauseOf(err) != store.CauseUnavailable {
 		return // logged by the caller that tries the store
 	}
 	b.logger.ErrorContext(ctx, "store unreachable; requests that need it get 503 until it responds", "error", err)
 }
 
-// Subscribe implements [store.Shared]. An update triggers a probe of a store that is down, before a request does. A
+// Subscribe implements [store.SharedStore]. An update triggers a probe of a store that is down, before a request does. A
 // failure triggers a check of the store, so an outage is detected and logged even without requests. The error is
 // [store.ErrUnavailable] during an outage.
-func (b *Breaker) Subscribe(ctx context.Context, tell func(store.Update)) error {
+func (b *Breaker) Subscribe(ctx context.Context, notify func(store.Update)) error {
 	err := b.shared.Subscribe(ctx, func(u store.Update) {
-		tell(u)
+		notify(u)
 		b.mu.Lock()
 		may := b.mayProbe()
 		b.mu.Unlock()
@@ -261,10 +261,10 @@ func (b *Breaker) Subscribe(ctx context.Context, tell func(store.Update)) error 
 	if ctx.Err() != nil || store.CauseOf(err) != store.CauseUnavailable {
 		return err
 	}
-	if tried := b.Probe(ctx); outcomeOf(tried) != Unavailable {
+	if probeErr := b.Probe(ctx); outcomeOf(probeErr) != Unavailable {
 		return fmt.Errorf("store responds but its change feed fails: %s", err.Error())
 	}
 	return err
 }
 
-var _ store.Shared = (*Breaker)(nil)
+var _ store.SharedStore = (*Breaker)(nil)

@@ -20,9 +20,9 @@ import (
 // timeout is the timeout of the tests' store.
 const timeout = 2 * time.Second
 
-// stalling is a store that may respond late or not at all.
-type stalling struct {
-	store.Shared
+// stallingStore is a store that may respond late or not at all.
+type stallingStore struct {
+	store.SharedStore
 	stalls atomic.Bool // it does not respond
 	reads  atomic.Bool // it is read-only
 	slow   func()      // called by List
@@ -30,24 +30,24 @@ type stalling struct {
 	asked  atomic.Int64
 }
 
-func (s *stalling) Do(ctx context.Context, calls ...*store.Call) error {
+func (s *stallingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	if s.reads.Load() && calls[0].Op == store.Delete {
 		return fmt.Errorf("%w: NOREPLICAS", store.ErrUnavailable)
 	}
 	if err := s.answer(ctx); err != nil {
 		return err
 	}
-	return s.Shared.Do(ctx, calls...)
+	return s.SharedStore.Do(ctx, calls...)
 }
 
-func (s *stalling) List(ctx context.Context, prefix string) ([]string, error) {
+func (s *stallingStore) List(ctx context.Context, prefix string) ([]string, error) {
 	if s.slow != nil {
 		s.slow()
 	}
-	return s.Shared.List(ctx, prefix)
+	return s.SharedStore.List(ctx, prefix)
 }
 
-func (s *stalling) answer(ctx context.Context) error {
+func (s *stallingStore) answer(ctx context.Context) error {
 	if s.asked.Add(1); s.err != nil {
 		return s.err
 	}
@@ -62,7 +62,7 @@ func (s *stalling) answer(ctx context.Context) error {
 }
 
 type harness struct {
-	*stalling
+	*stallingStore
 	breaker  *breaker.Breaker
 	log      strings.Builder
 	observed []string
@@ -70,8 +70,8 @@ type harness struct {
 }
 
 func newHarness() *harness {
-	h := &harness{stalling: &stalling{Shared: storetest.NewShared("revoked").Gateway()}}
-	h.breaker = breaker.New(h.stalling, slog.New(slog.NewTextHandler(&h.log, nil)), func(_ context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
+	h := &harness{stallingStore: &stallingStore{SharedStore: storetest.NewSharedMemory("revoked").Gateway()}}
+	h.breaker = breaker.New(h.stallingStore, slog.New(slog.NewTextHandler(&h.log, nil)), func(_ context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.observed = append(h.observed, fmt.Sprint(operation, " ", outcome, " ", took))

@@ -41,18 +41,18 @@ type Subcommand struct {
 type Call struct {
 	Cmd  *cobra.Command // the subcommand, with its flags and output
 	Args []string       // its arguments
-	ask  asking
+	send sender
 }
 
 // Register adds a command to Caddy, which generates its help, completion and manual page. It must be called from init.
 func Register(n Command) {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name: n.Name, Short: n.Short, Long: n.Long, Usage: cmp.Or(n.Usage, "<command>"),
-		CobraFunc: func(cmd *cobra.Command) { n.addTo(cmd, adminAPI) },
+		CobraFunc: func(cmd *cobra.Command) { n.addTo(cmd, newAdminSender) },
 	})
 }
 
-func (n Command) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
+func (n Command) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, error)) {
 	for _, v := range n.Subcommands {
 		sub := cmd
 		if v.Use != "" {
@@ -63,7 +63,7 @@ func (n Command) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, err
 	}
 }
 
-func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, error)) {
+func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, error)) {
 	cmd.Args = v.Args
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w (put -- before an id that begins with -)", err)
@@ -84,24 +84,24 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (asking, 
 }
 
 // Do sends a request to the gateway, decodes the response as JSON, and prints it with show, or unchanged with --json.
-func (c *Call) Do(r Request, answer any, show func(io.Writer) error) error {
-	text, err := c.ask(c.Cmd.Context(), r)
+func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) error {
+	text, err := c.send(c.Cmd.Context(), r)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := json.Unmarshal(text, response); err != nil {
 		return fmt.Errorf("reading the gateway's answer: %w", err)
 	}
 	out := c.Cmd.OutOrStdout()
-	if asIs, _ := c.Cmd.Flags().GetBool("json"); asIs {
+	if asJSON, _ := c.Cmd.Flags().GetBool("json"); asJSON {
 		_, err = fmt.Fprintln(out, strings.TrimSpace(string(text)))
 		return err
 	}
-	return show(out)
+	return printResult(out)
 }
 
-// Table prints rows under a heading.
-func Table(out io.Writer, heading string, rows [][]string) error {
+// PrintTable prints rows under a heading.
+func PrintTable(out io.Writer, heading string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(heading, " | ", "\t"))
 	for _, row := range rows {
@@ -137,9 +137,9 @@ func (r Request) target() string {
 	return target
 }
 
-// asking sends a request to the admin API and returns the response body. A refusal is an error with the gateway's
+// sender sends a request to the admin API and returns the response body. A refusal is an error with the gateway's
 // reason.
-type asking func(context.Context, Request) ([]byte, error)
+type sender func(context.Context, Request) ([]byte, error)
 
 func addAdminFlags(cmd *cobra.Command) {
 	cmd.Flags().String("address", "", "address of the admin API, if it is not the default or in --config")
@@ -147,11 +147,11 @@ func addAdminFlags(cmd *cobra.Command) {
 	cmd.Flags().String("adapter", "", "name of the configuration's adapter")
 }
 
-// maxAnswer is the maximum size of a response in bytes.
-const maxAnswer = 64 << 20
+// maxResponse is the maximum size of a response in bytes.
+const maxResponse = 64 << 20
 
-// adminAPI returns the function that sends requests to the admin API that the flags specify.
-func adminAPI(cmd *cobra.Command) (asking, error) {
+// newAdminSender returns the function that sends requests to the admin API that the flags specify.
+func newAdminSender(cmd *cobra.Command) (sender, error) {
 	flags := caddycmd.Flags{FlagSet: cmd.Flags()}
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
 	if err != nil {
@@ -167,7 +167,7 @@ func adminAPI(cmd *cobra.Command) (asking, error) {
 			// The text contains the URL and its query, with up to a hundred users.
 			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
-		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 		return text, errors.Join(err, response.Body.Close())
 	}, nil
 }

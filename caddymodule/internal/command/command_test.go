@@ -19,7 +19,7 @@ func run(t *testing.T, line []string, answer string) (asked, printed string, err
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
 	for _, n := range []Command{sessionsCommand, grantsCommand, factorsCommand, keysCommand, logCommand} {
 		cmd := &cobra.Command{Use: n.Name}
-		n.addTo(cmd, func(*cobra.Command) (asking, error) {
+		n.addTo(cmd, func(*cobra.Command) (sender, error) {
 			return func(_ context.Context, r Request) ([]byte, error) {
 				if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.target(), r.Body)); answer == "" {
 					return nil, errors.New("refused")
@@ -122,7 +122,7 @@ func TestRevokeReportsFailures(t *testing.T) {
 // Long lists are sent in requests of the maximum size. People missing in the response count as failures.
 func TestRevokeSendsLongListsInParts(t *testing.T) {
 	t.Parallel()
-	people := make([]string, 2*PeoplePerRequest+1)
+	people := make([]string, 2*MaxPeoplePerRequest+1)
 	for i := range people {
 		people[i] = fmt.Sprintf("p%d", i)
 	}
@@ -138,14 +138,14 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 }
 
 // The error for an unreachable gateway does not repeat the people in a request.
-func TestErrorsNameNobody(t *testing.T) {
+func TestErrorsNameNoPerson(t *testing.T) {
 	t.Parallel()
 	cmd := &cobra.Command{}
 	addAdminFlags(cmd)
 	if err := cmd.Flags().Set("address", "unix/"+filepath.Join(t.TempDir(), "nobody")); err != nil {
 		t.Fatal(err)
 	}
-	ask, err := adminAPI(cmd)
+	ask, err := newAdminSender(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

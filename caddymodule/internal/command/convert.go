@@ -30,13 +30,13 @@ func init() {
 				cmd.AddCommand(subcommand())
 			}
 			for _, format := range codesystem.FileFormats() {
-				cmd.AddCommand(convertFileCommand(format))
+				cmd.AddCommand(newConvertCommand(format))
 			}
 		},
 	})
 }
 
-func convertFileCommand(format codesystem.FileFormat) *cobra.Command {
+func newConvertCommand(format codesystem.FileFormat) *cobra.Command {
 	return &cobra.Command{
 		Use:   format.Name + " <" + format.File + ">",
 		Short: "Makes a CodeSystem of the codes that " + format.Publisher + " publishes",

@@ -22,15 +22,15 @@ func init() {
 	Register(idpsCommand)
 }
 
-const whoIsMeant = `
+const personHelp = `
 
 A person is named by local:<name in the Caddyfile>, <idp>:<subject there>, the sub, the user name or the e-mail address. If
 that may be several people, they are listed, and nothing is done.`
 
 var sessionsCommand = Command{
-	Name: "fhir-sessions", Short: "Lists and ends sessions at the running gateway", Long: "Who is signed in, and where." + whoIsMeant,
+	Name: "fhir-sessions", Short: "Lists and ends sessions at the running gateway", Long: "Who is signed in, and where." + personHelp,
 	Subcommands: []Subcommand{
-		{Use: "list", Short: "Lists sessions: all, or those of a person", Args: cobra.NoArgs, Flags: userFlag, Run: (*Call).sessions},
+		{Use: "list", Short: "Lists sessions: all, or those of a person", Args: cobra.NoArgs, Flags: userFlag, Run: (*Call).listSessions},
 		{
 			Use: "end [<sid>]", Short: "Ends a session, or all of a person; refresh tokens with offline_access go on", Args: cobra.MaximumNArgs(1), Flags: userFlag,
 			Run: (*Call).endSessions,
@@ -41,7 +41,7 @@ var sessionsCommand = Command{
 var grantsCommand = Command{
 	Name: "fhir-grants", Short: "Ends what the running gateway has given", Long: `
 What people let apps have, and what clients were given: codes, access tokens, refresh tokens, and remembered consent. It
-does not keep anybody out: disable or remove the user or client too.` + whoIsMeant + `
+does not keep anybody out: disable or remove the user or client too.` + personHelp + `
 
 With --users, the result of each person is printed, and one failure does not stop the others. The exit status is 1 if any
 person was not revoked: unknown, ambiguous, or the store is unavailable.`,
@@ -58,7 +58,7 @@ person was not revoked: unknown, ambiguous, or the store is unavailable.`,
 }
 
 var factorsCommand = Command{
-	Name: "fhir-factors", Short: "Removes second factors that people have lost", Long: "Second factors and passkeys that people have set up." + whoIsMeant,
+	Name: "fhir-factors", Short: "Removes second factors that people have lost", Long: "Second factors and passkeys that people have set up." + personHelp,
 	Subcommands: []Subcommand{{
 		Use: "reset", Short: "Removes all of a person, and ends their sessions", Args: cobra.NoArgs, Flags: userFlag,
 		Run: (*Call).resetFactors,
@@ -91,7 +91,7 @@ func (c *Call) listIDPs() error {
 			}
 			rows = append(rows, []string{p.Key, p.State, last, p.Suspended})
 		}
-		return Table(out, "IDP | STATE | LAST ANSWER | SUSPENDED SINCE", rows)
+		return PrintTable(out, "IDP | STATE | LAST ANSWER | SUSPENDED SINCE", rows)
 	})
 }
 
@@ -107,7 +107,7 @@ func (c *Call) acceptDenials() error {
 
 func userFlag(cmd *cobra.Command) { cmd.Flags().String("user", "", "whose") }
 
-func (c *Call) sessions() error {
+func (c *Call) listSessions() error {
 	var found []struct {
 		ID       string    `json:"sid"`
 		User     string    `json:"user"`
@@ -122,7 +122,7 @@ func (c *Call) sessions() error {
 		for _, s := range found {
 			rows = append(rows, []string{s.ID, cmp.Or(s.UserName, s.User), s.Since.Format(time.DateTime), s.Address, strings.Join(s.Clients, " ")})
 		}
-		return Table(out, "SID | USER | SINCE | ADDRESS | APPS", rows)
+		return PrintTable(out, "SID | USER | SINCE | ADDRESS | APPS", rows)
 	})
 }
 
@@ -140,17 +140,17 @@ func (c *Call) endSessions() error {
 	})
 }
 
-// endedGrants is the gateway's response about the revoked grants of a person or client.
-type endedGrants struct {
+// revokedGrants is the gateway's response about the revoked grants of a person or client.
+type revokedGrants struct {
 	Person        string `json:"person"`
 	Sessions      int    `json:"sessions"`
 	RefreshTokens int    `json:"refresh_tokens"`
 	Consents      int    `json:"consents"`
-	Void          string `json:"void"`
-	Released      bool   `json:"sub_released"`
+	AlsoRevoked   string `json:"void"`
+	SubReleased   bool   `json:"sub_released"`
 }
 
-func (e endedGrants) counts() string {
+func (e revokedGrants) formatCounts() string {
 	return fmt.Sprintf("sessions %d, refresh tokens %d, consents %d", e.Sessions, e.RefreshTokens, e.Consents)
 }
 
@@ -168,42 +168,42 @@ func (c *Call) revokeGrants() error {
 	case list != "" && (user != "" || release):
 		return errors.New("--users goes neither with --user nor with --release-sub")
 	case list != "":
-		return c.revokeGrantsOfEach(list, client)
+		return c.revokeGrantsOfPeople(list, client)
 	}
 	r := Request{Method: http.MethodDelete, Path: []string{"grants"}, Query: url.Values{"user": {user}, "client_id": {client}}}
 	if release {
 		r.Query.Set("release_sub", "true")
 	}
-	var ended endedGrants
-	return c.Do(r, &ended, func(out io.Writer) error {
-		if ended.Person != "" {
-			fmt.Fprintln(out, "Person: "+ended.Person)
+	var revoked revokedGrants
+	return c.Do(r, &revoked, func(out io.Writer) error {
+		if revoked.Person != "" {
+			fmt.Fprintln(out, "Person: "+revoked.Person)
 		}
-		_, err := fmt.Fprintf(out, "Ended: %s, and %s.\n", ended.counts(), ended.Void)
-		if err == nil && ended.Released {
+		_, err := fmt.Fprintf(out, "Ended: %s, and %s.\n", revoked.formatCounts(), revoked.AlsoRevoked)
+		if err == nil && revoked.SubReleased {
 			_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")
 		}
 		return err
 	})
 }
 
-// PeoplePerRequest is the maximum number of ?users= in one request. Even with the longest subjects of OpenID Connect,
+// MaxPeoplePerRequest is the maximum number of ?users= in one request. Even with the longest subjects of OpenID Connect,
 // they fit into the 64 KiB of headers that Caddy's admin API accepts.
-const PeoplePerRequest = 100
+const MaxPeoplePerRequest = 100
 
-// revokeGrantsOfEach revokes the grants of the people in a list, for one client, or for all clients if client is "".
-func (c *Call) revokeGrantsOfEach(list, client string) error {
-	people, err := c.lines(list)
+// revokeGrantsOfPeople revokes the grants of the people in a list, for one client, or for all clients if client is "".
+func (c *Call) revokeGrantsOfPeople(list, client string) error {
+	people, err := c.readLines(list)
 	if err != nil {
 		return fmt.Errorf("reading the list of people: %w", err)
 	}
 	failed, done := 0, 0
-	for some := range slices.Chunk(people, PeoplePerRequest) {
-		n, err := c.revokeGrantsOfSome(some, client)
+	for batch := range slices.Chunk(people, MaxPeoplePerRequest) {
+		n, err := c.revokeBatch(batch, client)
 		if err != nil {
-			return fmt.Errorf("%q and the %d people after them may not be revoked: %w", some[0], len(people)-done-1, err)
+			return fmt.Errorf("%q and the %d people after them may not be revoked: %w", batch[0], len(people)-done-1, err)
 		}
-		failed, done = failed+n, done+len(some)
+		failed, done = failed+n, done+len(batch)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d people were not revoked", failed, done)
@@ -214,28 +214,28 @@ func (c *Call) revokeGrantsOfEach(list, client string) error {
 	return err
 }
 
-// revokeGrantsOfSome returns the number of people with unconfirmed revocations.
-func (c *Call) revokeGrantsOfSome(people []string, client string) (failed int, err error) {
-	var answer struct {
+// revokeBatch returns the number of people with unconfirmed revocations.
+func (c *Call) revokeBatch(people []string, client string) (failed int, err error) {
+	var response struct {
 		People []struct {
 			User string `json:"user"`
-			endedGrants
+			revokedGrants
 			Error string `json:"error"`
 		} `json:"people"`
 	}
 	r := Request{Method: http.MethodDelete, Path: []string{"grants"}, Query: url.Values{"users": people, "client_id": {client}}}
-	err = c.Do(r, &answer, func(out io.Writer) (err error) {
-		for _, p := range answer.People {
+	err = c.Do(r, &response, func(out io.Writer) (err error) {
+		for _, p := range response.People {
 			if p.Error != "" {
 				_, err = fmt.Fprintf(out, "%s: not revoked: %s\n", p.User, p.Error)
 			} else {
-				_, err = fmt.Fprintf(out, "%s: ended %s (%s)\n", p.User, p.counts(), p.Person)
+				_, err = fmt.Fprintf(out, "%s: ended %s (%s)\n", p.User, p.formatCounts(), p.Person)
 			}
 		}
 		return err
 	})
 	failed = len(people)
-	for _, p := range answer.People {
+	for _, p := range response.People {
 		if p.Error == "" {
 			failed--
 		}
@@ -243,13 +243,13 @@ func (c *Call) revokeGrantsOfSome(people []string, client string) (failed int, e
 	return failed, err
 }
 
-// lines returns the lines of a file, or of standard input for "-", without blank ones.
-func (c *Call) lines(name string) (lines []string, err error) {
-	read := func() ([]byte, error) { return os.ReadFile(name) }
+// readLines returns the lines of a file, or of standard input for "-", without blank ones.
+func (c *Call) readLines(name string) (lines []string, err error) {
+	readAll := func() ([]byte, error) { return os.ReadFile(name) }
 	if name == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(c.Cmd.InOrStdin()) }
+		readAll = func() ([]byte, error) { return io.ReadAll(c.Cmd.InOrStdin()) }
 	}
-	text, err := read()
+	text, err := readAll()
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
@@ -284,36 +284,36 @@ nothing that they signed is valid: no token ends. retire ends a key at once, and
 may have leaked; a new one takes its place.`,
 	Subcommands: []Subcommand{
 		{Use: "list", Short: "Lists the keys", Args: cobra.NoArgs, Run: func(c *Call) error {
-			return c.keys(http.MethodGet)
+			return c.requestKeys(http.MethodGet)
 		}},
 		{Use: "rotate", Short: "Makes new keys; no token ends", Args: cobra.NoArgs, Run: func(c *Call) error {
-			return c.keys(http.MethodPost)
+			return c.requestKeys(http.MethodPost)
 		}},
 		{Use: "retire <kid>", Short: "Ends a key, and the tokens that it signed", Args: cobra.ExactArgs(1), Run: func(c *Call) error {
-			return c.keys(http.MethodDelete, c.Args[0])
+			return c.requestKeys(http.MethodDelete, c.Args[0])
 		}},
 	},
 }
 
-// keys sends a request about the signing keys and prints the resulting keys.
-func (c *Call) keys(method string, path ...string) error {
-	var answer struct {
+// requestKeys sends a request about the signing keys and prints the resulting keys.
+func (c *Call) requestKeys(method string, path ...string) error {
+	var response struct {
 		Keys []struct {
 			KeyID     string `json:"kid"`
 			Algorithm string `json:"alg"`
 			Seconds   int64  `json:"age_seconds"`
 		} `json:"keys"`
 	}
-	return c.Do(Request{Method: method, Path: append([]string{"keys"}, path...)}, &answer, func(out io.Writer) error {
+	return c.Do(Request{Method: method, Path: append([]string{"keys"}, path...)}, &response, func(out io.Writer) error {
 		var rows [][]string
-		for _, key := range answer.Keys {
+		for _, key := range response.Keys {
 			use := "signs tokens"
 			if key.Algorithm == "A256GCM" {
 				use = "seals cookies and forms"
 			}
 			rows = append(rows, []string{key.KeyID, key.Algorithm, use, (time.Duration(key.Seconds) * time.Second).String()})
 		}
-		return Table(out, "KID | ALG | USE | AGE", rows)
+		return PrintTable(out, "KID | ALG | USE | AGE", rows)
 	})
 }
 
@@ -323,10 +323,10 @@ var logCommand = Command{
 	Name: "fhir-log", Usage: "<client_id>", Short: "Shows what the running gateway lately refused a client", Long: `
 The last refusals of a client since the gateway started, with their reasons, for its developer. They name no person. All
 events are in the audit trail.`,
-	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).refusals}},
+	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).listRejections}},
 }
 
-func (c *Call) refusals() error {
+func (c *Call) listRejections() error {
 	var found []struct {
 		Time        time.Time `json:"time"`
 		Kind        string    `json:"kind"`
@@ -345,6 +345,6 @@ func (c *Call) refusals() error {
 			}
 			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
 		}
-		return Table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
+		return PrintTable(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
 	})
 }

@@ -18,17 +18,17 @@ const (
 	// CopyKind is the kind of the entries that identify the target of a copy.
 	CopyKind = "copying"
 
-	// Incomplete is the key of the mark in the target of an incomplete copy.
-	Incomplete = CopyKind + ":mark"
+	// IncompleteKey is the key of the mark in the target of an incomplete copy.
+	IncompleteKey = CopyKind + ":mark"
 
 	// runningPrefix is the key prefix of the entries, one per gateway, that mark a store as in use.
 	runningPrefix = "running:"
 
-	// renewing is the interval at which a gateway renews its mark.
-	renewing = 10 * time.Second
+	// renewInterval is the interval at which a gateway renews its mark.
+	renewInterval = 10 * time.Second
 
 	// RunningLifetime is how long a killed gateway still counts as running.
-	RunningLifetime = 3 * renewing
+	RunningLifetime = 3 * renewInterval
 )
 
 var (
@@ -44,7 +44,7 @@ var (
 func Announce(ctx context.Context, s store.Store) {
 	key := runningPrefix + rand.Text()
 	host, _ := os.Hostname() // for messages; may be empty
-	tick := time.NewTicker(renewing)
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		_ = s.Put(ctx, key, []byte(host), RunningLifetime) // retried at the next tick
@@ -58,13 +58,13 @@ func Announce(ctx context.Context, s store.Store) {
 	_ = s.Delete(ctx, key) // otherwise the mark expires
 }
 
-// CheckRunning returns [ErrRunning] if a gateway has announced itself in a store.
-func CheckRunning(ctx context.Context, s store.Store) error {
+// CheckNotRunning returns [ErrRunning] if a gateway has announced itself in a store.
+func CheckNotRunning(ctx context.Context, s store.Store) error {
 	keys, err := s.List(ctx, runningPrefix)
 	if err != nil {
 		return err
 	}
-	values, err := store.Values(ctx, s, keys...)
+	values, err := store.ReadValues(ctx, s, keys...)
 	for i, host := range values {
 		if host != nil {
 			return fmt.Errorf("%w, on %q (%s), or was killed less than %v ago", ErrRunning, host, keys[i], RunningLifetime)
@@ -75,7 +75,7 @@ func CheckRunning(ctx context.Context, s store.Store) error {
 
 // CheckComplete returns [ErrIncomplete] if a copy to a store was interrupted.
 func CheckComplete(ctx context.Context, s store.Store) error {
-	_, err := s.Get(ctx, Incomplete)
+	_, err := s.Get(ctx, IncompleteKey)
 	switch {
 	case err == nil:
 		return ErrIncomplete
@@ -85,7 +85,7 @@ func CheckComplete(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// Is reports whether a key is that of a mark, which must not be copied.
-func Is(key string) bool {
+// IsMarker reports whether a key is that of a mark, which must not be copied.
+func IsMarker(key string) bool {
 	return store.KindOf(key) == CopyKind || strings.HasPrefix(key, runningPrefix)
 }

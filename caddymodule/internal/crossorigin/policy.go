@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// methods are allowed at every endpoint. An endpoint responds with 405 to unsupported methods, which scripts can read.
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+// allowedMethods are allowed at every endpoint. An endpoint responds with 405 to unsupported methods, which scripts can read.
+var allowedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
 // exposedHeaders are the response headers that scripts may read in addition to the safelisted headers, such as
 // Last-Modified and Content-Type (Fetch §4.10).
@@ -31,7 +31,7 @@ const maxRequestHeaders = 4 << 10
 
 const (
 	headerAllowOrigin    = "Access-Control-Allow-Origin"
-	headerExpose         = "Access-Control-Expose-Headers"
+	headerExposeHeaders  = "Access-Control-Expose-Headers"
 	headerRequestHeaders = "Access-Control-Request-Headers"
 )
 
@@ -41,33 +41,33 @@ const (
 // the cookies or the client certificate of the browser, only its own bearer token or client secret. Endpoints that
 // rely on cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
 type Policy struct {
-	public    bool // allows every origin by a static header: caches need no Vary
-	preflight *cors.Cors
-	allows    func(origin string) bool // unused if public
+	isPublic     bool // allows every origin by a static header: caches need no Vary
+	preflight    *cors.Cors
+	allowsOrigin func(origin string) bool // unused if public
 }
 
 // Public allows every origin. It is for documents that need no token, and for endpoints that need a token or secret
 // which other sites do not have.
-var Public = &Policy{public: true, preflight: cors.New(cors.Options{
-	AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
+var Public = &Policy{isPublic: true, preflight: cors.New(cors.Options{
+	AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 })}
 
-// Restricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never empty.
-func Restricted(allows func(origin string) bool) *Policy {
-	return &Policy{allows: allows, preflight: cors.New(cors.Options{
-		AllowedMethods: methods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
+// NewRestricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never empty.
+func NewRestricted(allows func(origin string) bool) *Policy {
+	return &Policy{allowsOrigin: allows, preflight: cors.New(cors.Options{
+		AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 		AllowOriginFunc: func(origin string) bool { return origin != "" && allows(origin) },
 	})}
 }
 
-// Answer responds to preflights, and reports whether the request was one. For other requests, it returns a writer
+// HandlePreflight responds to preflights, and reports whether the request was one. For other requests, it returns a writer
 // that sets the CORS headers of the response, regardless of its status, and drops those of later handlers.
-func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
+func (p *Policy) HandlePreflight(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	if p == nil {
 		return w, false
 	}
 	if httporigin.IsPreflight(r) {
-		if !validHeaderNames(r.Header[headerRequestHeaders]) {
+		if !areHeaderNames(r.Header[headerRequestHeaders]) {
 			w.WriteHeader(http.StatusBadRequest)
 			return w, true
 		}
@@ -76,12 +76,12 @@ func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 	}
 	origin := r.Header.Get("Origin")
 	switch {
-	case p.public:
+	case p.isPublic:
 		origin = "*"
 	case origin == "":
 		w.Header().Add("Vary", "Origin")
 		return w, false
-	case !p.allows(origin):
+	case !p.allowsOrigin(origin):
 		origin = ""
 	}
 	c := &corsWriter{ResponseWriter: w, origin: origin}
@@ -89,21 +89,21 @@ func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 	return c, false
 }
 
-// validHeaderNames reports whether each value of Access-Control-Request-Headers is a list of tokens (RFC 9110 §5.6.2).
-func validHeaderNames(values []string) bool {
+// areHeaderNames reports whether each value of Access-Control-Request-Headers is a list of tokens (RFC 9110 §5.6.2).
+func areHeaderNames(values []string) bool {
 	list := strings.Join(values, ",")
 	if len(list) > maxRequestHeaders {
 		return false
 	}
 	for name := range strings.SplitSeq(list, ",") {
-		if strings.ContainsFunc(strings.Trim(name, " \t"), isNoTokenRune) {
+		if strings.ContainsFunc(strings.Trim(name, " \t"), isNonTokenRune) {
 			return false
 		}
 	}
 	return true
 }
 
-func isNoTokenRune(r rune) bool {
+func isNonTokenRune(r rune) bool {
 	isAlphanumeric := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 	return !isAlphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
@@ -111,8 +111,8 @@ func isNoTokenRune(r rune) bool {
 // corsWriter replaces CORS headers of later handlers, such as a FHIR server, because browsers reject duplicate headers.
 type corsWriter struct {
 	http.ResponseWriter
-	origin string // value of Access-Control-Allow-Origin; "" if no script may read the response
-	wrote  bool
+	origin         string // value of Access-Control-Allow-Origin; "" if no script may read the response
+	headersWritten bool
 }
 
 func (w *corsWriter) setHeaders() {
@@ -127,7 +127,7 @@ func (w *corsWriter) setHeaders() {
 	}
 	if w.origin != "" {
 		h.Set(headerAllowOrigin, w.origin)
-		h.Set(headerExpose, strings.Join(exposedHeaders, ", "))
+		h.Set(headerExposeHeaders, strings.Join(exposedHeaders, ", "))
 	}
 }
 
@@ -136,25 +136,25 @@ func (w *corsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *corsWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // other informational responses precede the final one
-		w.wrote = true
+		w.headersWritten = true
 		w.setHeaders()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *corsWriter) Write(body []byte) (int, error) {
-	w.begin()
+	w.ensureHeaders()
 	return w.ResponseWriter.Write(body)
 }
 
 // ReadFrom implements [io.ReaderFrom], so that files are sent without copying.
 func (w *corsWriter) ReadFrom(body io.Reader) (int64, error) {
-	w.begin()
+	w.ensureHeaders()
 	return io.Copy(w.ResponseWriter, body)
 }
 
-func (w *corsWriter) begin() {
-	if !w.wrote {
+func (w *corsWriter) ensureHeaders() {
+	if !w.headersWritten {
 		w.WriteHeader(http.StatusOK)
 	}
 }
@@ -166,8 +166,8 @@ var (
 
 // Words of a cors option other than origins.
 const (
-	corsAll = "*"
-	Clients = "clients"
+	keywordAll     = "*"
+	KeywordClients = "clients"
 )
 
 var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
@@ -183,7 +183,7 @@ func New(words []string, of clientOrigins) (*Policy, error) {
 	switch {
 	case len(words) == 0:
 		return nil, nil
-	case slices.Contains(words, corsAll):
+	case slices.Contains(words, keywordAll):
 		return Public, nil
 	case of == nil:
 		if err := CheckClients(words); err != nil {
@@ -191,33 +191,33 @@ func New(words []string, of clientOrigins) (*Policy, error) {
 		}
 	}
 	for _, word := range words {
-		if err := Check(word); err != nil {
+		if err := CheckWord(word); err != nil {
 			return nil, err
 		}
 	}
-	clients := slices.Contains(words, Clients)
-	return Restricted(func(origin string) bool {
-		return origin != Clients && (slices.Contains(words, origin) || clients && of.AllowsOrigin(origin))
+	clients := slices.Contains(words, KeywordClients)
+	return NewRestricted(func(origin string) bool {
+		return origin != KeywordClients && (slices.Contains(words, origin) || clients && of.AllowsOrigin(origin))
 	}), nil
 }
 
 // CheckClients rejects the word clients if there is no app that defines clients.
 func CheckClients(words []string) error {
-	if slices.Contains(words, Clients) {
+	if slices.Contains(words, KeywordClients) {
 		return errNoClients
 	}
 	return nil
 }
 
-// Check checks a word of a cors option. An origin that browsers never send is an error, because it would never match.
-func Check(word string) error {
-	if word == corsAll || word == Clients {
+// CheckWord checks a word of a cors option. An origin that browsers never send is an error, because it would never match.
+func CheckWord(word string) error {
+	if word == keywordAll || word == KeywordClients {
 		return nil
 	}
 	u, err := url.Parse(word)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Host != strings.ToLower(u.Host) || strings.Contains(u.Host, "*") || word != u.Scheme+"://"+u.Host ||
 		u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
-		return fmt.Errorf("%q is neither %s nor %s nor an origin such as https://app.example.org: in lower case, with nothing after host and port, and without a port that is the usual one", word, Clients, corsAll)
+		return fmt.Errorf("%q is neither %s nor %s nor an origin such as https://app.example.org: in lower case, with nothing after host and port, and without a port that is the usual one", word, KeywordClients, keywordAll)
 	}
 	return nil
 }

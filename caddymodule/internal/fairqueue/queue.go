@@ -33,16 +33,16 @@ var ErrFull = errors.New("too many wait")
 // others do not wait for the end of its flood, and at most as many places as are free, so that some places always
 // are. Only queued holders use memory. Use [New] to create one. It is safe for concurrent use.
 type Queue struct {
-	slots *semaphore.Weighted
-	each  int64 // maximum slots per holder
+	slots          *semaphore.Weighted
+	slotsPerHolder int64 // maximum slots per holder
 
 	mu     sync.Mutex
-	places int // number of places in use
-	shares map[string]*share
+	queued int // number of places in use
+	shares map[string]*holderShare
 }
 
-type share struct {
-	places int
+type holderShare struct {
+	queued int
 	slots  *semaphore.Weighted
 }
 
@@ -50,79 +50,79 @@ type share struct {
 func New(slots int) *Queue {
 	slots = max(1, slots)
 	return &Queue{
-		slots:  semaphore.NewWeighted(int64(slots)),
-		each:   int64(max(1, slots/2)),
-		shares: map[string]*share{},
+		slots:          semaphore.NewWeighted(int64(slots)),
+		slotsPerHolder: int64(max(1, slots/2)),
+		shares:         map[string]*holderShare{},
 	}
 }
 
-// Enter waits for a slot until ctx is canceled, and returns a function that releases the slot. The slot counts for
+// Acquire waits for a slot until ctx is canceled, and returns a function that releases the slot. The slot counts for
 // each holder. To avoid deadlocks, all callers must list the kinds of holders in the same order, such as network and
 // then client. The error is [ErrFull] or that of ctx.
-func (q *Queue) Enter(ctx context.Context, holders ...string) (leave func(), err error) {
-	shares, err := q.take(holders)
+func (q *Queue) Acquire(ctx context.Context, holders ...string) (release func(), err error) {
+	shares, err := q.reserve(holders)
 	if err != nil {
 		return nil, err
 	}
-	var held []*semaphore.Weighted
-	leave = func() {
-		for _, slots := range slices.Backward(held) {
+	var acquired []*semaphore.Weighted
+	release = func() {
+		for _, slots := range slices.Backward(acquired) {
 			slots.Release(1)
 		}
-		q.give(holders)
+		q.release(holders)
 	}
 	for _, slots := range append(shares, q.slots) {
 		if err := slots.Acquire(ctx, 1); err != nil {
-			leave()
+			release()
 			return nil, fmt.Errorf("waiting: %w", err)
 		}
-		held = append(held, slots)
+		acquired = append(acquired, slots)
 	}
-	return leave, nil
+	return release, nil
 }
 
-// take reserves a place for each holder, and returns the semaphores of their shares.
-func (q *Queue) take(holders []string) (slots []*semaphore.Weighted, err error) {
+// reserve reserves a place for each holder, and returns the semaphores of their shares.
+func (q *Queue) reserve(holders []string) (slots []*semaphore.Weighted, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, holder := range holders {
-		if s := q.shares[holder]; s != nil && s.places >= MaxQueued-q.places {
+		if s := q.shares[holder]; s != nil && s.queued >= MaxQueued-q.queued {
 			return nil, ErrFull
 		}
 	}
-	if q.places >= MaxQueued {
+	if q.queued >= MaxQueued {
 		return nil, ErrFull
 	}
-	q.places++
+	q.queued++
 	for _, holder := range holders {
 		s := q.shares[holder]
 		if s == nil {
-			s = &share{slots: semaphore.NewWeighted(q.each)}
+			s = &holderShare{slots: semaphore.NewWeighted(q.slotsPerHolder)}
 			q.shares[holder] = s
 		}
-		s.places++
+		s.queued++
 		slots = append(slots, s.slots)
 	}
 	return slots, nil
 }
 
-func (q *Queue) give(holders []string) {
+func (q *Queue) release(holders []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.places--
+	q.queued--
 	for _, holder := range holders {
 		s := q.shares[holder]
-		if s.places--; s.places == 0 {
+		if s.queued--; s.queued == 0 {
 			delete(q.shares, holder)
 		}
 	}
 }
 
-// InUse returns the number of places in use.
-func (q *Queue) InUse() int {
+// Len returns the number of places in use.
+func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.places
+	return q.queued
 }
 
 // Network returns the smallest block that a provider assigns to a customer: an IPv4 address, or the /64 of an IPv6

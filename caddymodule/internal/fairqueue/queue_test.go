@@ -30,7 +30,7 @@ func TestShares(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				entered := make(chan func(), 10)
 				enter := func(holders []string) {
-					if leave, err := q.Enter(ctx, holders...); err == nil {
+					if leave, err := q.Acquire(ctx, holders...); err == nil {
 						entered <- leave
 					}
 				}
@@ -57,8 +57,8 @@ func TestShares(t *testing.T) {
 				for len(entered) > 0 {
 					(<-entered)()
 				}
-				if q.InUse() != 0 || len(q.shares) != 0 {
-					t.Errorf("%d places are taken for ever, by %d holders", q.InUse(), len(q.shares))
+				if q.Len() != 0 || len(q.shares) != 0 {
+					t.Errorf("%d places are taken for ever, by %d holders", q.Len(), len(q.shares))
 				}
 			})
 		})
@@ -73,7 +73,7 @@ func TestPlaces(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		full := map[string]int{}
 		enter := func(holder string) {
-			_, err := q.Enter(ctx, holder)
+			_, err := q.Acquire(ctx, holder)
 			if errors.Is(err, ErrFull) {
 				full[holder]++
 			}
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if got := q.InUse(); got != 1 { // the holder of the slot
+		if got := q.Len(); got != 1 { // the holder of the slot
 			t.Errorf("%d places are taken", got)
 		}
 	})

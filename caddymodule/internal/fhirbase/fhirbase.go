@@ -19,37 +19,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// ErrNone is returned if the fhir app is not configured.
-var ErrNone = errors.New("the fhir global option is required: it names the issuer")
+// ErrNoApp is returned if the fhir app is not configured.
+var ErrNoApp = errors.New("the fhir global option is required: it names the issuer")
 
-// Find returns the configured app as type A, or [ErrNone]. Unlike [caddy.Context.App], it does not create an empty
+// FindApp returns the configured app as type A, or [ErrNoApp]. Unlike [caddy.Context.App], it does not create an empty
 // app.
-func Find[A any](ctx caddy.Context) (none A, err error) {
+func FindApp[A any](ctx caddy.Context) (zero A, err error) {
 	app, err := ctx.AppIfConfigured("fhir")
 	if errors.Is(err, caddy.ErrNotConfigured) {
-		return none, ErrNone
+		return zero, ErrNoApp
 	}
 	if err != nil {
-		return none, fmt.Errorf("the fhir global option: %w", err)
+		return zero, fmt.Errorf("the fhir global option: %w", err)
 	}
 	found, ok := app.(A)
 	if !ok {
-		return none, fmt.Errorf("the fhir global option: %T does not do", app)
+		return zero, fmt.Errorf("the fhir global option: %T does not do", app)
 	}
 	return found, nil
 }
 
-// FindAny returns the configured app, or nil.
-func FindAny[A any](ctx caddy.Context) (A, error) {
-	app, err := Find[A](ctx)
-	if errors.Is(err, ErrNone) {
+// FindAppOrNil returns the configured app, or nil.
+func FindAppOrNil[A any](ctx caddy.Context) (A, error) {
+	app, err := FindApp[A](ctx)
+	if errors.Is(err, ErrNoApp) {
 		return app, nil
 	}
 	return app, err
 }
 
-// Addressed is the part of the app that has the addresses of the authorization server and the FHIR API.
-type Addressed interface {
+// Addresser is the part of the app that has the addresses of the authorization server and the FHIR API.
+type Addresser interface {
 	// Address returns the issuer and the path of the FHIR API below it.
 	Address() (issuer, fhirBase string)
 }
@@ -57,12 +57,12 @@ type Addressed interface {
 // DefaultBase is the default path of the FHIR API.
 const DefaultBase = "/fhir/R4"
 
-// Base returns the FHIR base: the handler's option told, otherwise that of the fhir app, otherwise the default.
-func Base(ctx caddy.Context, told string) (string, error) {
-	if told != "" {
-		return told, CheckBase(told)
+// ResolveBase returns the FHIR base: the handler's option told, otherwise that of the fhir app, otherwise the default.
+func ResolveBase(ctx caddy.Context, configured string) (string, error) {
+	if configured != "" {
+		return configured, CheckBase(configured)
 	}
-	app, err := FindAny[Addressed](ctx)
+	app, err := FindAppOrNil[Addresser](ctx)
 	if app == nil {
 		return DefaultBase, err
 	}
@@ -110,16 +110,16 @@ func OriginalPath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// Below reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so
+// IsBelow reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so
 // everything that `handle /fhir/R4/*` matches is below the base.
-func Below(path, base string) bool {
+func IsBelow(path, base string) bool {
 	path, base = strings.ToLower(path), strings.ToLower(base)
 	return path == base || strings.HasPrefix(path, base+"/")
 }
 
-// AnsweredOperations is the variable of a request for the CapabilityStatement that fhir_expand sets if it handles
+// LocalOperationsVar is the variable of a request for the CapabilityStatement that fhir_expand sets if it handles
 // operations before the FHIR server: true for all operations, false for $expand alone.
-const AnsweredOperations = "fhir.answered_operations"
+const LocalOperationsVar = "fhir.answered_operations"
 
 // AuditLogger is the logger name of the audit log, for `include` and `exclude` of Caddy's global option log.
 const AuditLogger = "fhir.audit"

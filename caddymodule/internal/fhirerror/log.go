@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	failureWindowTime = time.Minute // period in which failures of one kind are counted together
-	maxFailures       = 10          // maximum number of failures of a kind that are logged individually in that time
-	maxFailureKinds   = 1000        // maximum number of distinct kinds
+	failureWindowDuration = time.Minute // period in which failures of one kind are counted together
+	maxLoggedFailures     = 10          // maximum number of failures of a kind that are logged individually in that time
+	maxFailureKinds       = 1000        // maximum number of distinct kinds
 )
 
 // Log logs failures that the client did not cause. Caddy logs them only if no error route handles them; with
@@ -35,8 +35,8 @@ type Log struct {
 	windows map[string]*failureWindow // by kind
 }
 
-// failureWindow counts the failures of a kind for failureWindowTime from the first failure.
-type failureWindow struct{ written, leftOut int }
+// failureWindow counts the failures of a kind for failureWindowDuration from the first failure.
+type failureWindow struct{ logged, omitted int }
 
 // NewLog returns a failure log that writes to a logger.
 func NewLog(logger *slog.Logger) *Log {
@@ -52,32 +52,32 @@ func NewHandlerLog(ctx caddy.Context) *Log {
 }
 
 // isFromProxy reports whether reverse_proxy created an error. Trace is the function that called [caddyhttp.Error].
-func isFromProxy(failed caddyhttp.HandlerError) bool {
-	return strings.HasPrefix(failed.Trace, "reverseproxy.")
+func isFromProxy(handlerErr caddyhttp.HandlerError) bool {
+	return strings.HasPrefix(handlerErr.Trace, "reverseproxy.")
 }
 
-// failureLogged is the request variable that is set once a request's failure is logged.
-const failureLogged = "fhir.failure_logged"
+// failureLoggedVar is the request variable that is set once a request's failure is logged.
+const failureLoggedVar = "fhir.failure_logged"
 
-// Request logs the cause of a response with status 500 or above, once per request. It skips errors from a store that is
+// LogRequestError logs the cause of a response with status 500 or above, once per request. It skips errors from a store that is
 // unavailable or full, which its breaker or the watch in modules/stores logs, and failures because the client disconnected. It omits the
 // query, which may identify a person or contain a token.
-func (l *Log) Request(r *http.Request, err error) {
-	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
-	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
-	if status < http.StatusInternalServerError || isLoggedElsewhere(err) || hasLeft(r, err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+func (l *Log) LogRequestError(r *http.Request, err error) {
+	handlerErr, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status := cmp.Or(handlerErr.StatusCode, http.StatusInternalServerError)
+	if status < http.StatusInternalServerError || isLoggedElsewhere(err) || hasDisconnected(r, err) || caddyhttp.GetVar(r.Context(), failureLoggedVar) != nil {
 		return
 	}
-	caddyhttp.SetVar(r.Context(), failureLogged, true)
+	caddyhttp.SetVar(r.Context(), failureLoggedVar, true)
 	logger := l.logger
-	if isFromProxy(failed) {
+	if isFromProxy(handlerErr) {
 		logger = l.proxy
 	}
-	l.write(logger, strconv.Itoa(status)+" "+failed.Trace, "request failed",
-		"status", status, "method", r.Method, "path", fhirbase.OriginalPath(r), "error", cmp.Or(failed.Err, err))
+	l.write(logger, strconv.Itoa(status)+" "+handlerErr.Trace, "request failed",
+		"status", status, "method", r.Method, "path", fhirbase.OriginalPath(r), "error", cmp.Or(handlerErr.Err, err))
 }
 
-func hasLeft(r *http.Request, err error) bool {
+func hasDisconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
 }
 
@@ -93,7 +93,7 @@ func isLoggedElsewhere(err error) bool {
 	return is
 }
 
-// loggedError is an error that [Log.Server] has logged.
+// loggedError is an error that [Log.LogServerError] has logged.
 type loggedError struct{ error }
 
 func (e *loggedError) Unwrap() error { return e.error }
@@ -101,9 +101,9 @@ func (e *loggedError) Unwrap() error { return e.error }
 // LoggedElsewhere implements loggedElsewhere.
 func (*loggedError) LoggedElsewhere() {}
 
-// Server logs that a server did not respond, because the client may get a stale response instead of an error. It
+// LogServerError logs that a server did not respond, because the client may get a stale response instead of an error. It
 // returns the error marked as logged.
-func (l *Log) Server(name string, err error) error {
+func (l *Log) LogServerError(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -113,19 +113,19 @@ func (l *Log) Server(name string, err error) error {
 
 // Warn logs client errors that the client cannot see, limited like failures of that kind.
 func (l *Log) Warn(kind, message string, attributes ...any) {
-	if l.admit(kind) {
+	if l.mayLog(kind) {
 		l.logger.Warn(message, attributes...)
 	}
 }
 
 func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any) {
-	if l.admit(kind) {
+	if l.mayLog(kind) {
 		logger.Error(message, attributes...)
 	}
 }
 
-// admit reports whether another failure of a kind may be logged.
-func (l *Log) admit(kind string) bool {
+// mayLog reports whether another failure of a kind may be logged.
+func (l *Log) mayLog(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.windows[kind]
@@ -135,20 +135,20 @@ func (l *Log) admit(kind string) bool {
 	if w == nil {
 		w = new(failureWindow)
 		l.windows[kind] = w
-		time.AfterFunc(failureWindowTime, func() { l.end(kind) })
+		time.AfterFunc(failureWindowDuration, func() { l.closeWindow(kind) })
 	}
-	if w.written >= maxFailures {
-		w.leftOut++
+	if w.logged >= maxLoggedFailures {
+		w.omitted++
 		return false
 	}
-	w.written++
+	w.logged++
 	return true
 }
 
-// end closes a window and logs the number of omitted failures.
-func (l *Log) end(kind string) {
+// closeWindow closes a window and logs the number of omitted failures.
+func (l *Log) closeWindow(kind string) {
 	l.mu.Lock()
-	leftOut := l.windows[kind].leftOut
+	leftOut := l.windows[kind].omitted
 	delete(l.windows, kind)
 	l.mu.Unlock()
 	if leftOut > 0 {
@@ -160,12 +160,12 @@ func (l *Log) end(kind string) {
 // can cause them.
 type failureHandler struct {
 	slog.Handler
-	bound *Log
+	limiter *Log
 }
 
-// Limit returns a logger that limits failures, with the message as their kind. For a nil logger, as during Caddyfile
+// LimitFailures returns a logger that limits failures, with the message as their kind. For a nil logger, as during Caddyfile
 // parsing, it returns nil.
-func Limit(logger *slog.Logger) *slog.Logger {
+func LimitFailures(logger *slog.Logger) *slog.Logger {
 	if logger == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func Limit(logger *slog.Logger) *slog.Logger {
 }
 
 func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.bound.admit(record.Message)) {
+	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.limiter.mayLog(record.Message)) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, record)
@@ -190,9 +190,9 @@ func hasLoggedError(record slog.Record) (has bool) {
 }
 
 func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
-	return failureHandler{h.Handler.WithAttrs(attributes), h.bound}
+	return failureHandler{h.Handler.WithAttrs(attributes), h.limiter}
 }
 
 func (h failureHandler) WithGroup(name string) slog.Handler {
-	return failureHandler{h.Handler.WithGroup(name), h.bound}
+	return failureHandler{h.Handler.WithGroup(name), h.limiter}
 }

@@ -29,7 +29,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?name=secret", nil)
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
 			for range 3 { // several handlers log the same error
-				log.Request(r, caddyhttp.Error(status, cause))
+				log.LogRequestError(r, caddyhttp.Error(status, cause))
 			}
 		}
 		for range 100 {
@@ -39,11 +39,11 @@ func TestFailureLogIsBounded(t *testing.T) {
 		request(http.StatusNotFound, errors.New("no failure"))
 		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // logged by the breaker
 		got := text.String()
-		if strings.Count(got, "\n") != maxFailures+1 || strings.Count(got, "refused") != maxFailures || strings.Count(got, "rare") != 1 || strings.Contains(got, "secret") {
+		if strings.Count(got, "\n") != maxLoggedFailures+1 || strings.Count(got, "refused") != maxLoggedFailures || strings.Count(got, "rare") != 1 || strings.Contains(got, "secret") {
 			t.Error(got)
 		}
 		text.Reset()
-		time.Sleep(failureWindowTime + 1)
+		time.Sleep(failureWindowDuration + 1)
 		synctest.Wait()
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "left_out=90") {
 			t.Error(got)
@@ -53,14 +53,14 @@ func TestFailureLogIsBounded(t *testing.T) {
 		if !strings.Contains(text.String(), "again") {
 			t.Error("not logged in the next minute")
 		}
-		time.Sleep(failureWindowTime + 1)
+		time.Sleep(failureWindowDuration + 1)
 		for n := range 2 * maxFailureKinds {
 			log.write(log.logger, string(rune('a'+n)), "x")
 		}
 		if len(log.windows) > maxFailureKinds {
 			t.Errorf("%d kinds", len(log.windows))
 		}
-		time.Sleep(failureWindowTime + 1)
+		time.Sleep(failureWindowDuration + 1)
 	})
 }
 
@@ -69,18 +69,18 @@ func TestLimitFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		log := Limit(slog.New(slog.NewTextHandler(&text, nil))).With("with", "attribute").WithGroup("group")
-		for range 3 * maxFailures {
+		log := LimitFailures(slog.New(slog.NewTextHandler(&text, nil))).With("with", "attribute").WithGroup("group")
+		for range 3 * maxLoggedFailures {
 			log.Error("store down", "path", "/oauth2/token")
 			log.Info("refused")
 			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // logged by the breaker
 		}
 		got := text.String()
-		if strings.Count(got, "store down") != maxFailures || strings.Count(got, "with=attribute") != 4*maxFailures || strings.Count(got, "group.path") != maxFailures || strings.Contains(got, "not stored") {
+		if strings.Count(got, "store down") != maxLoggedFailures || strings.Count(got, "with=attribute") != 4*maxLoggedFailures || strings.Count(got, "group.path") != maxLoggedFailures || strings.Contains(got, "not stored") {
 			t.Error(got)
 		}
 		text.Reset()
-		time.Sleep(failureWindowTime + 1)
+		time.Sleep(failureWindowDuration + 1)
 		synctest.Wait()
 		if got := text.String(); !strings.Contains(got, "left_out=20") {
 			t.Error(got)
@@ -89,7 +89,7 @@ func TestLimitFailures(t *testing.T) {
 }
 
 // Requests that fail because the client disconnected are not logged. Requests that the gateway canceled are.
-func TestWhoLeftIsNoFailure(t *testing.T) {
+func TestDisconnectedClientIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for want, leave := range []bool{true, false} {
 		var text bytes.Buffer
@@ -98,7 +98,7 @@ func TestWhoLeftIsNoFailure(t *testing.T) {
 		if leave {
 			end()
 		}
-		NewLog(slog.New(slog.NewTextHandler(&text, nil))).Request(r, caddyhttp.Error(http.StatusServiceUnavailable, context.Canceled))
+		NewLog(slog.New(slog.NewTextHandler(&text, nil))).LogRequestError(r, caddyhttp.Error(http.StatusServiceUnavailable, context.Canceled))
 		end()
 		if strings.Count(text.String(), "\n") != want {
 			t.Errorf("left: %v; logged %q", leave, text.String())

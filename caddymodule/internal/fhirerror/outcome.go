@@ -22,7 +22,7 @@ import (
 
 // Write writes an error as an OperationOutcome, in the format that the request accepts.
 func Write(w http.ResponseWriter, r *http.Request, failure error) error {
-	status, outcome, err := describe(failure)
+	status, outcome, err := encodeOutcome(failure)
 	if err != nil {
 		return err
 	}
@@ -72,29 +72,29 @@ type outcomeError interface {
 	OperationOutcome() []byte
 }
 
-// describe converts an error to an OperationOutcome. An error that must not be shown is described by its status
+// encodeOutcome converts an error to an OperationOutcome. An error that must not be shown is described by its status
 // alone, because its text may contain hosts and files.
-func describe(err error) (status int, outcome []byte, _ error) {
-	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
-	status = cmp.Or(failed.StatusCode, http.StatusInternalServerError)
-	if whole, ok := errors.AsType[outcomeError](err); ok {
-		return status, whole.OperationOutcome(), nil
+func encodeOutcome(err error) (status int, outcome []byte, _ error) {
+	handlerErr, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status = cmp.Or(handlerErr.StatusCode, http.StatusInternalServerError)
+	if withOutcome, ok := errors.AsType[outcomeError](err); ok {
+		return status, withOutcome.OperationOutcome(), nil
 	}
-	outcome, err = json.Marshal(operationOutcome{"OperationOutcome", []outcomeIssue{issueOf(err, status)}})
+	outcome, err = json.Marshal(operationOutcome{"OperationOutcome", []outcomeIssue{newIssue(err, status)}})
 	return status, outcome, err
 }
 
-func issueOf(err error, status int) outcomeIssue {
-	if shown, ok := errors.AsType[issueError](err); ok {
-		return outcomeIssue{"error", shown.IssueType(), shown.Diagnostics()}
+func newIssue(err error, status int) outcomeIssue {
+	if withIssue, ok := errors.AsType[issueError](err); ok {
+		return outcomeIssue{"error", withIssue.IssueType(), withIssue.Diagnostics()}
 	}
-	if d, ok := statusIssues[status]; ok {
+	if d, ok := issuesByStatus[status]; ok {
 		return outcomeIssue{"error", d.code, d.text}
 	}
 	return outcomeIssue{"error", "processing", http.StatusText(status)}
 }
 
-var statusIssues = map[int]struct{ code, text string }{
+var issuesByStatus = map[int]struct{ code, text string }{
 	http.StatusUnauthorized:          {"login", "An access token is required."},
 	http.StatusForbidden:             {"forbidden", "This is not allowed."},
 	http.StatusNotFound:              {"not-found", "There is nothing at this address."},
@@ -107,32 +107,32 @@ var statusIssues = map[int]struct{ code, text string }{
 	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not answer in time."},
 }
 
-// FailedBelow is the request variable with the FHIR base of the handler that failed, for fhir_outcome.
-const FailedBelow = "fhir.failed_below"
+// FailedBaseVar is the request variable with the FHIR base of the handler that failed, for fhir_outcome.
+const FailedBaseVar = "fhir.failed_below"
 
-// Answer responds to an error below the FHIR base with an OperationOutcome, unless the site has an error route for
+// HandleError responds to an error below the FHIR base with an OperationOutcome, unless the site has an error route for
 // it. Otherwise, Caddy would send an empty body. It logs errors that Caddy does not log.
-func Answer(w http.ResponseWriter, r *http.Request, base string, failures *Log, err error) error {
+func HandleError(w http.ResponseWriter, r *http.Request, base string, failures *Log, err error) error {
 	if err == nil {
 		return nil
 	}
-	ofAPI, errorRoutes := fhirbase.Below(fhirbase.OriginalPath(r), base) || fhirbase.Below(r.URL.Path, base), errorRoutesOf(r)
+	ofAPI, errorRoutes := fhirbase.IsBelow(fhirbase.OriginalPath(r), base) || fhirbase.IsBelow(r.URL.Path, base), siteErrorRoutes(r)
 	if ofAPI || errorRoutes != nil {
-		failures.Request(r, err)
+		failures.LogRequestError(r, err)
 	}
 	if !ofAPI {
 		return err
 	}
-	caddyhttp.SetVar(r.Context(), FailedBelow, base)
-	if errorRoutes != nil && anyRouteFor(errorRoutes.WithError(r, err), errorRoutes.Routes) {
+	caddyhttp.SetVar(r.Context(), FailedBaseVar, base)
+	if errorRoutes != nil && hasMatchingRoute(errorRoutes.WithError(r, err), errorRoutes.Routes) {
 		return err
 	}
 	return Write(w, r, err)
 }
 
-// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in
+// siteErrorRoutes returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in
 // which case Caddy logs failures itself.
-func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
+func siteErrorRoutes(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
 		return nil
@@ -140,14 +140,14 @@ func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	return server.Errors
 }
 
-// anyRouteFor reports whether one of the routes matches a request. The server's error routes include those of its
+// hasMatchingRoute reports whether one of the routes matches a request. The server's error routes include those of its
 // other sites.
-func anyRouteFor(r *http.Request, routes caddyhttp.RouteList) bool {
+func hasMatchingRoute(r *http.Request, routes caddyhttp.RouteList) bool {
 	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
 		matched, err := route.MatcherSets.AnyMatchWithError(r)
 		return err != nil || matched && slices.ContainsFunc(route.Handlers, func(h caddyhttp.MiddlewareHandler) bool {
 			nested, ok := h.(*caddyhttp.Subroute)
-			return !ok || anyRouteFor(r, nested.Routes)
+			return !ok || hasMatchingRoute(r, nested.Routes)
 		})
 	})
 }
@@ -159,47 +159,47 @@ type OrNotFound struct {
 	Next caddyhttp.Handler
 }
 
-var errNobodyAnswers = errors.New("no handler answers this request")
+var errUnhandledRequest = errors.New("no handler answers this request")
 
 // ServeHTTP implements caddyhttp.Handler.
 func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	answer := &noticedAnswer{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
-	if err := h.Next.ServeHTTP(answer, r); err != nil || answer.begun {
+	tracker := &responseTracker{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
+	if err := h.Next.ServeHTTP(tracker, r); err != nil || tracker.started {
 		return err
 	}
-	return caddyhttp.Error(http.StatusNotFound, errNobodyAnswers)
+	return caddyhttp.Error(http.StatusNotFound, errUnhandledRequest)
 }
 
-// noticedAnswer records whether a response was started.
-type noticedAnswer struct {
+// responseTracker records whether a response was started.
+type responseTracker struct {
 	caddyhttp.ResponseWriterWrapper
-	begun bool
+	started bool
 }
 
-func (a *noticedAnswer) WriteHeader(status int) {
-	a.begun = a.begun || status >= http.StatusOK || status == http.StatusSwitchingProtocols
+func (a *responseTracker) WriteHeader(status int) {
+	a.started = a.started || status >= http.StatusOK || status == http.StatusSwitchingProtocols
 	a.ResponseWriterWrapper.WriteHeader(status)
 }
 
-func (a *noticedAnswer) Write(b []byte) (int, error) {
-	a.begun = true
+func (a *responseTracker) Write(b []byte) (int, error) {
+	a.started = true
 	return a.ResponseWriterWrapper.Write(b)
 }
 
 // ReadFrom implements io.ReaderFrom.
-func (a *noticedAnswer) ReadFrom(r io.Reader) (int64, error) {
-	a.begun = true
+func (a *responseTracker) ReadFrom(r io.Reader) (int64, error) {
+	a.started = true
 	return a.ResponseWriterWrapper.ReadFrom(r)
 }
 
 // FlushError sends the header.
-func (a *noticedAnswer) FlushError() error {
-	a.begun = true
+func (a *responseTracker) FlushError() error {
+	a.started = true
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
 // Hijack hands the connection over.
-func (a *noticedAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	a.begun = true
+func (a *responseTracker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.started = true
 	return http.NewResponseController(a.ResponseWriter).Hijack()
 }

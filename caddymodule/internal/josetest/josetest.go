@@ -40,15 +40,15 @@ type Header map[jose.HeaderKey]any
 // Sign signs a payload unchanged and returns the compact serialization (RFC 7515 §7.1).
 func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) string {
 	t.Helper()
-	token, err := Compact(key, header, payload)
+	token, err := SignCompact(key, header, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
 }
 
-// Compact is [Sign] outside of tests.
-func Compact(key jose.SigningKey, header Header, payload []byte) (string, error) {
+// SignCompact is [Sign] outside of tests.
+func SignCompact(key jose.SigningKey, header Header, payload []byte) (string, error) {
 	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
 	if err != nil {
 		return "", err

@@ -51,8 +51,8 @@ func NewDurations(name, help string, labels ...string) *prometheus.HistogramVec 
 	}, labels))
 }
 
-// ByLabel looks up the metric of each value of a label in advance.
-func ByLabel[L comparable, M any](labels []L, metric func(L) M) map[L]M {
+// LookUpByLabel looks up the metric of each value of a label in advance.
+func LookUpByLabel[L comparable, M any](labels []L, metric func(L) M) map[L]M {
 	metrics := make(map[L]M, len(labels))
 	for _, label := range labels {
 		metrics[label] = metric(label)

@@ -13,8 +13,8 @@ import (
 // MaxLength is the maximum length of a name in ASCII characters (OpenID Connect Core §2).
 const MaxLength = 255
 
-// RegisteredPrefix is the prefix of the client_id of each client that registers itself (RFC 7591).
-const RegisteredPrefix = "registered-"
+// SelfRegisteredPrefix is the prefix of the client_id of each client that registers itself (RFC 7591).
+const SelfRegisteredPrefix = "registered-"
 
 // Check returns an error if a text cannot be a sub or a client_id: names have 1 to [MaxLength] printable ASCII
 // characters and satisfy [CheckHeaderValue]. The error completes a sentence that begins with the name.
@@ -49,17 +49,17 @@ func CheckConfigured(name string) error {
 	switch err := Check(name); {
 	case err != nil:
 		return err
-	case strings.HasPrefix(name, RegisteredPrefix):
-		return fmt.Errorf("begins with %s, as only clients that register themselves do", RegisteredPrefix)
-	case IsHash(name):
+	case strings.HasPrefix(name, SelfRegisteredPrefix):
+		return fmt.Errorf("begins with %s, as only clients that register themselves do", SelfRegisteredPrefix)
+	case IsDerivedSub(name):
 		return errors.New("has the form of a sub that is made for people of identity providers (43 characters of base64url)")
 	}
 	return nil
 }
 
-// IsHash reports whether a name has the form of a sub that is derived from the issuer and sub of an identity
+// IsDerivedSub reports whether a name has the form of a sub that is derived from the issuer and sub of an identity
 // provider: a SHA-256 digest in base64url.
-func IsHash(name string) bool {
+func IsDerivedSub(name string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(name)
 	return err == nil && len(sum) == 32
 }

@@ -22,7 +22,7 @@ func TestACR(t *testing.T) {
 		"provider that says a key":      {[]string{"hwk", "mfa"}, "hospital", "mfa"},
 		"a key that nobody's finger is": {[]string{"hwk"}, "", "sfa"},
 	} {
-		if got := oauth2.ACR(tt.amr, tt.provider); got != tt.want {
+		if got := oauth2.DeriveACR(tt.amr, tt.provider); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// MaxParameter is the maximum size of a parameter in bytes.
-	MaxParameter = 8 << 10
+	// MaxParameterSize is the maximum size of a parameter in bytes.
+	MaxParameterSize = 8 << 10
 
-	// maxQuery is the maximum size of a query in bytes: a sealed authorization request must fit into the URL of the
+	// maxQuerySize is the maximum size of a query in bytes: a sealed authorization request must fit into the URL of the
 	// sign-in page, and Caddy accepts 16 KiB of headers.
-	maxQuery = 10 << 10
+	maxQuerySize = 10 << 10
 
-	maxBody = 64 << 10 // bytes
+	maxBodySize = 64 << 10 // bytes
 )
 
 // errLargeBody has the status of RFC 9126 §2.3.
@@ -45,47 +45,47 @@ type Parameters url.Values
 // Get returns a parameter, or "" if it is omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// EncodeOnly returns a query with only the named parameters, in ASCII.
-func (p Parameters) EncodeOnly(names ...string) string {
-	kept := url.Values{}
+// EncodeSelected returns a query with only the named parameters, in ASCII.
+func (p Parameters) EncodeSelected(names ...string) string {
+	selected := url.Values{}
 	for _, name := range names {
 		if value := p.Get(name); value != "" {
-			kept.Set(name, value)
+			selected.Set(name, value)
 		}
 	}
-	return kept.Encode()
+	return selected.Encode()
 }
 
 // Check rejects repeated parameters, which other servers may interpret differently, and long parameters, except those
 // that this server sealed.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
-		differ := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
-		switch long := len(name) > MaxParameter || len(values[0]) > MaxParameter; {
-		case name == "resource" && differ:
+		isRepeated := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
+		switch isTooLong := len(name) > MaxParameterSize || len(values[0]) > MaxParameterSize; {
+		case name == "resource" && isRepeated:
 			return &Error{Code: "invalid_target", Description: "a token is for one resource"}
 		case name != "resource" && len(values) > 1:
 			return InvalidRequest("a parameter is there more than once")
-		case long && !slices.Contains(sealed, name):
+		case isTooLong && !slices.Contains(sealed, name):
 			return InvalidRequest("a parameter is longer than 8 KiB")
 		}
 	}
 	return nil
 }
 
-// parseForm accepts semicolons, which a state may contain and net/url rejects.
-func parseForm(text string) (url.Values, error) {
+// parseValues accepts semicolons, which a state may contain and net/url rejects.
+func parseValues(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// QueryParameters parses and checks a query. With an error, it returns the parameters that it could parse, so that
+// ReadCheckedQuery parses and checks a query. With an error, it returns the parameters that it could parse, so that
 // the error can be sent to the redirect URI.
-func QueryParameters(query string) (Parameters, error) {
+func ReadCheckedQuery(query string) (Parameters, error) {
 	p, err := ReadQuery(query)
 	switch {
 	case err != nil:
 		return p, err
-	case len(query) > maxQuery:
+	case len(query) > maxQuerySize:
 		return p, InvalidRequest("the query is longer than 10 KiB")
 	}
 	return p, p.Check()
@@ -93,15 +93,15 @@ func QueryParameters(query string) (Parameters, error) {
 
 // ReadQuery parses a query without further checks.
 func ReadQuery(query string) (Parameters, error) {
-	values, err := parseForm(query)
+	values, err := parseValues(query)
 	if err != nil {
 		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: errEscape}
 	}
 	return Parameters(values), err
 }
 
-// FormParameters parses and checks a form.
-func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) {
+// ReadCheckedForm parses and checks a form.
+func ReadCheckedForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	p, err := ReadForm(w, r)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := parseForm(string(body))
+	values, err := parseValues(string(body))
 	if err != nil {
 		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: errEscape}
 	}
@@ -127,7 +127,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 
 // ReadBody reads up to 64 KiB. The server limits the time.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodySize))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, errLargeBody
@@ -212,9 +212,9 @@ func InvalidScope(err error) *Error {
 	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
 }
 
-// ValidChallenge reports whether a text has the form of an S256 code_challenge
+// IsValidChallenge reports whether a text has the form of an S256 code_challenge
 // (RFC 7636 §4.2).
-func ValidChallenge(challenge string) bool {
+func IsValidChallenge(challenge string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(challenge)
 	return err == nil && len(b) == sha256.Size
 }
@@ -227,46 +227,46 @@ func CheckVerifier(challenge, verifier string) error {
 		return nil
 	case challenge == "":
 		return InvalidGrant("the authorization request had no code_challenge")
-	case !verifierForm.MatchString(verifier):
+	case !verifierPattern.MatchString(verifier):
 		return InvalidGrant("code_verifier must be 43 to 128 unreserved characters")
 	}
 	sum := sha256.Sum256([]byte(verifier))
-	want := base64.RawURLEncoding.EncodeToString(sum[:])
-	if subtle.ConstantTimeCompare([]byte(want), []byte(challenge)) != 1 {
+	expected := base64.RawURLEncoding.EncodeToString(sum[:])
+	if subtle.ConstantTimeCompare([]byte(expected), []byte(challenge)) != 1 {
 		return InvalidGrant("code_verifier does not match the code_challenge")
 	}
 	return nil
 }
 
-// verifierForm is the syntax of a code_verifier (RFC 7636 §4.1).
-var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
+// verifierPattern is the syntax of a code_verifier (RFC 7636 §4.1).
+var verifierPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
 // The authentication context classes (acr) of this server, from weakest to strongest; each includes the previous ones.
 const (
-	ACRSingleFactor = "sfa" // one factor
-	ACRMultiFactor  = "mfa" // two factors, local or confirmed by an identity provider
-	ACRPhishing     = "phr" // phishing-resistant: a local passkey (OpenID Connect EAP ACR Values 1.0)
+	ACRSingleFactor      = "sfa" // one factor
+	ACRMultiFactor       = "mfa" // two factors, local or confirmed by an identity provider
+	ACRPhishingResistant = "phr" // phishing-resistant: a local passkey (OpenID Connect EAP ACR Values 1.0)
 )
 
 // ACRValues are all classes, from weakest to strongest.
-var ACRValues = []string{ACRSingleFactor, ACRMultiFactor, ACRPhishing}
+var ACRValues = []string{ACRSingleFactor, ACRMultiFactor, ACRPhishingResistant}
 
-// ACR returns the class of a sign-in by its amr (RFC 8176). A key reported by an identity provider does not make a
+// DeriveACR returns the class of a sign-in by its amr (RFC 8176). A key reported by an identity provider does not make a
 // sign-in phishing-resistant, because this server cannot verify it.
-func ACR(amr []string, provider string) string {
+func DeriveACR(amr []string, provider string) string {
 	key := slices.Contains(amr, "hwk") || slices.Contains(amr, "swk")
 	switch {
 	case !slices.Contains(amr, "mfa"):
 		return ACRSingleFactor
 	case key && provider == "":
-		return ACRPhishing
+		return ACRPhishingResistant
 	}
 	return ACRMultiFactor
 }
 
 // MeetsACR reports whether a class includes the wanted class, which is one of [ACRValues], or "" for any.
-func MeetsACR(class, wanted string) bool {
-	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, wanted)
+func MeetsACR(class, required string) bool {
+	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, required)
 }
 
 // RandomToken returns 256 random bits (RFC 6749 §10.10 requires 128) in base64url, which survives clients that do not
@@ -287,9 +287,9 @@ func RandomBytes(n int) []byte {
 }
 
 // CheckLifetime rejects a configured lifetime of less than a second or more than most.
-func CheckLifetime(name string, lifetime, most time.Duration) error {
-	if lifetime < time.Second || lifetime > most {
-		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(most))
+func CheckLifetime(name string, lifetime, maximum time.Duration) error {
+	if lifetime < time.Second || lifetime > maximum {
+		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(maximum))
 	}
 	return nil
 }
@@ -313,18 +313,18 @@ func formatDuration(d time.Duration) string {
 // to the store. It is 0 in the configuration: entries keep their grants when they move to the store and back.
 type Generation int64
 
-// IsAnother reports whether grants of one generation do not belong to the other.
-func (g Generation) IsAnother(than Generation) bool { return g != 0 && than != 0 && g != than }
+// DiffersFrom reports whether grants of one generation do not belong to the other.
+func (g Generation) DiffersFrom(other Generation) bool { return g != 0 && other != 0 && g != other }
 
 // ProtectedResourcePath is the path of a protected resource's metadata, followed by the path of the resource (RFC 9728 §3.1).
 const ProtectedResourcePath = "/.well-known/oauth-protected-resource"
 
-// retryAfter is how long clients wait for an unavailable store, in seconds.
-const retryAfter = "5"
+// retryAfterSeconds is how long clients wait for an unavailable store, in seconds.
+const retryAfterSeconds = "5"
 
 // SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header is already set.
 func SetRetryAfter(h http.Header, status int) {
 	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", retryAfter)
+		h.Set("Retry-After", retryAfterSeconds)
 	}
 }

@@ -38,9 +38,9 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	seen := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name := d.Val()
-		set, known := s[name]
+		set, exists := s[name]
 		switch {
-		case !known:
+		case !exists:
 			return d.Errf("unrecognized subdirective: %s%s", name, DidYouMean(name, slices.Collect(maps.Keys(s))))
 		case seen[name] && !slices.Contains(repeatable, name):
 			return d.Errf("duplicate %s", name)
@@ -56,7 +56,7 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 // Word parses one argument and checks it. A nil check accepts any word.
 func Word(to *string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
-		args, err := arguments(d)
+		args, err := parseArguments(d)
 		switch {
 		case err != nil:
 			return err
@@ -64,23 +64,23 @@ func Word(to *string, check func(string) error) Setter {
 			return d.ArgErr()
 		}
 		*to = args[0]
-		return checkEach(d, check, args)
+		return checkAll(d, check, args)
 	}
 }
 
 // Words parses one or more arguments and checks each. A nil check accepts any word.
 func Words(to *[]string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) (err error) {
-		if *to, err = arguments(d); err != nil {
+		if *to, err = parseArguments(d); err != nil {
 			return err
 		}
-		return checkEach(d, check, *to)
+		return checkAll(d, check, *to)
 	}
 }
 
-// arguments parses one or more arguments. Caddy substitutes variables before it parses. An unset variable leaves no
+// parseArguments parses one or more arguments. Caddy substitutes variables before it parses. An unset variable leaves no
 // argument, so the error mentions the possibility.
-func arguments(d *caddyfile.Dispenser) ([]string, error) {
+func parseArguments(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) == 1 && args[0] == "" {
@@ -89,7 +89,7 @@ func arguments(d *caddyfile.Dispenser) ([]string, error) {
 	return args, nil
 }
 
-func checkEach(d *caddyfile.Dispenser, check func(string) error, args []string) error {
+func checkAll(d *caddyfile.Dispenser, check func(string) error, args []string) error {
 	for _, arg := range args {
 		if check == nil {
 			break
@@ -109,11 +109,11 @@ func WithLine(d *caddyfile.Dispenser, err error) error {
 	return d.WrapErr(err)
 }
 
-// checked parses one argument that the check itself stores.
-func checked(check func(string) error) Setter { return Word(new(string), check) }
+// wordParser parses one argument that the check itself stores.
+func wordParser(check func(string) error) Setter { return Word(new(string), check) }
 
-// OneOrTwo parses one or two arguments. The second is empty if there is only one.
-func OneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
+// ParseOneOrTwo parses one or two arguments. The second is empty if there is only one.
+func ParseOneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) > 2 {
 		return "", "", d.ArgErr()
@@ -121,10 +121,10 @@ func OneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	return args[0], strings.Join(args[1:], ""), nil
 }
 
-// UpToTwo parses one or two arguments that the checks themselves store.
-func UpToTwo(checkFirst, checkSecond func(string) error) Setter {
+// OneOrTwoWords parses one or two arguments that the checks themselves store.
+func OneOrTwoWords(checkFirst, checkSecond func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
-		first, second, err := OneOrTwo(d)
+		first, second, err := ParseOneOrTwo(d)
 		if err != nil {
 			return err
 		}
@@ -135,8 +135,8 @@ func UpToTwo(checkFirst, checkSecond func(string) error) Setter {
 	}
 }
 
-// Two parses two arguments.
-func Two(first, second *string) Setter {
+// TwoWords parses two arguments.
+func TwoWords(first, second *string) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.Args(first, second) || d.NextArg() {
 			return d.ArgErr()
@@ -149,7 +149,7 @@ func Two(first, second *string) Setter {
 func Pair(to *map[string]string, check func(key, value string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var key, value string
-		if err := Two(&key, &value)(d); err != nil {
+		if err := TwoWords(&key, &value)(d); err != nil {
 			return err
 		}
 		if _, exists := (*to)[key]; exists {
@@ -167,20 +167,20 @@ func Pair(to *map[string]string, check func(key, value string) error) Setter {
 }
 
 // OneOf returns a check that a word is one of the given words.
-func OneOf(known ...string) func(string) error {
+func OneOf(allowed ...string) func(string) error {
 	return func(w string) error {
 		switch {
-		case slices.Contains(known, w):
+		case slices.Contains(allowed, w):
 			return nil
-		case len(known) == 1:
-			return fmt.Errorf("%q is not valid here; the only value is %s", w, known[0])
+		case len(allowed) == 1:
+			return fmt.Errorf("%q is not valid here; the only value is %s", w, allowed[0])
 		}
-		return fmt.Errorf("%q is not one of %s%s", w, strings.Join(known, ", "), DidYouMean(w, known))
+		return fmt.Errorf("%q is not one of %s%s", w, strings.Join(allowed, ", "), DidYouMean(w, allowed))
 	}
 }
 
-// Bareword parses a subdirective without arguments that enables an option.
-func Bareword(to *bool) Setter {
+// Flag parses a subdirective without arguments that enables an option.
+func Flag(to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *to = true; d.NextArg() {
 			return d.ArgErr()
@@ -189,33 +189,33 @@ func Bareword(to *bool) Setter {
 	}
 }
 
-// Only parses an option with a single possible value, such as `core off`.
-func Only(value string, to *bool) Setter {
+// SingleValue parses an option with a single possible value, such as `core off`.
+func SingleValue(value string, to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = true
-		return checked(OneOf(value))(d)
+		return wordParser(OneOf(value))(d)
 	}
 }
 
 // OrOff parses the word off, or delegates to another setter.
-func OrOff(off *bool, otherwise Setter) Setter {
+func OrOff(off *bool, fallback Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
-		if *off = d.CountRemainingArgs() == 1 && nextIs(d, "off"); *off {
+		if *off = d.CountRemainingArgs() == 1 && isNextWord(d, "off"); *off {
 			d.NextArg()
 			return nil
 		}
-		return otherwise(d)
+		return fallback(d)
 	}
 }
 
-func nextIs(d *caddyfile.Dispenser, w string) bool {
+func isNextWord(d *caddyfile.Dispenser, w string) bool {
 	is := d.NextArg() && d.Val() == w
 	d.Prev()
 	return is
 }
 
 // Duration parses a positive duration.
-func Duration(to *caddy.Duration) Setter { return checked(ParseDuration(to)) }
+func Duration(to *caddy.Duration) Setter { return wordParser(ParseDuration(to)) }
 
 // ParseDuration parses a positive duration.
 func ParseDuration(to *caddy.Duration) func(string) error {
@@ -229,10 +229,10 @@ func ParseDuration(to *caddy.Duration) func(string) error {
 }
 
 // DurationOrOff parses a duration, or the word off as -1.
-func DurationOrOff(to *caddy.Duration, otherwise Setter) Setter {
+func DurationOrOff(to *caddy.Duration, fallback Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var off bool
-		err := OrOff(&off, otherwise)(d)
+		err := OrOff(&off, fallback)(d)
 		if off {
 			*to = -1
 		}
@@ -241,7 +241,7 @@ func DurationOrOff(to *caddy.Duration, otherwise Setter) Setter {
 }
 
 // Number parses a positive integer.
-func Number(to *int) Setter { return checked(ParseNumber(to)) }
+func Number(to *int) Setter { return wordParser(ParseNumber(to)) }
 
 // ParseNumber parses a positive integer.
 func ParseNumber(to *int) func(string) error {
@@ -253,9 +253,9 @@ func ParseNumber(to *int) func(string) error {
 	}
 }
 
-// NumberOrNone parses a non-negative integer.
-func NumberOrNone(to *int) Setter {
-	return checked(func(w string) (err error) {
+// NonNegativeNumber parses a non-negative integer.
+func NonNegativeNumber(to *int) Setter {
+	return wordParser(func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
 			return fmt.Errorf("%q is neither 0 nor a positive integer", w)
 		}
@@ -265,7 +265,7 @@ func NumberOrNone(to *int) Setter {
 
 // Size parses a number of bytes.
 func Size(to *int64) Setter {
-	return checked(func(w string) error {
+	return wordParser(func(w string) error {
 		parsed, err := humanize.ParseBytes(w)
 		if *to = int64(parsed); err != nil || *to <= 0 {
 			return fmt.Errorf("invalid size %q: use a value such as 64KiB or 16MB", w)
@@ -281,7 +281,7 @@ func PluginModule(to *json.RawMessage, namespace, inlineKey string, check func(n
 			return d.ArgErr()
 		}
 		name := d.Val()
-		if err := checkEach(d, check, []string{name}); err != nil {
+		if err := checkAll(d, check, []string{name}); err != nil {
 			return err
 		}
 		module, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
@@ -296,25 +296,25 @@ func PluginModule(to *json.RawMessage, namespace, inlineKey string, check func(n
 // ClaimNames parses the local name of a claim and, if it differs, the provider's name.
 func ClaimNames(to *map[string]string, check func(map[string]string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
-		ours, theirs, err := OneOrTwo(d)
+		localName, remoteName, err := ParseOneOrTwo(d)
 		if err != nil {
 			return err
 		}
-		if _, ok := (*to)[ours]; ok {
-			return d.Errf("duplicate token_claim %s", ours)
+		if _, ok := (*to)[localName]; ok {
+			return d.Errf("duplicate token_claim %s", localName)
 		}
 		if *to == nil {
 			*to = map[string]string{}
 		}
-		(*to)[ours] = cmp.Or(theirs, ours)
+		(*to)[localName] = cmp.Or(remoteName, localName)
 		return WithLine(d, check(*to))
 	}
 }
 
 // DidYouMean returns the end of an error message that suggests a correction for an unknown word; it may be empty.
-func DidYouMean(word string, known []string) string {
-	if near := suggestion.Nearest(word, known); near != "" {
-		return ": did you mean " + near + "?"
+func DidYouMean(word string, candidates []string) string {
+	if nearest := suggestion.Nearest(word, candidates); nearest != "" {
+		return ": did you mean " + nearest + "?"
 	}
 	return ""
 }

@@ -29,9 +29,9 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		handler := newHandler()
-		if written, ok := handler.(interface{ SetSource(Position) }); ok {
+		if withSource, ok := handler.(interface{ SetSource(Position) }); ok {
 			h.Next()
-			written.SetSource(PositionOf(h.Dispenser))
+			withSource.SetSource(PositionOf(h.Dispenser))
 			h.Reset()
 		}
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
@@ -89,13 +89,13 @@ type Feature interface {
 // Features are the features of a namespace during the parsing of one block.
 type Features struct {
 	repeatable []string
-	used       map[string]Feature
+	configured map[string]Feature
 }
 
 // Features adds the subdirectives of all features of a namespace to the block. A feature is configured if one of its
 // subdirectives occurs.
 func (s Block) Features(namespace string) *Features {
-	f := &Features{used: map[string]Feature{}}
+	f := &Features{configured: map[string]Feature{}}
 	for _, info := range caddy.GetModules(namespace) {
 		feature, ok := info.New().(Feature)
 		if !ok {
@@ -105,7 +105,7 @@ func (s Block) Features(namespace string) *Features {
 		f.repeatable = append(f.repeatable, repeatable...)
 		for name, set := range fields {
 			s[name] = func(d *caddyfile.Dispenser) error {
-				f.used[info.ID.Name()] = feature
+				f.configured[info.ID.Name()] = feature
 				return set(d)
 			}
 		}
@@ -116,19 +116,19 @@ func (s Block) Features(namespace string) *Features {
 // Repeatable returns the repeatable subdirectives of features, and those in more.
 func (f *Features) Repeatable(more ...string) []string { return slices.Concat(f.repeatable, more) }
 
-// Used returns the configured features, sorted by name.
-func (f *Features) Used() []Feature {
-	var used []Feature
-	for _, name := range slices.Sorted(maps.Keys(f.used)) {
-		used = append(used, f.used[name])
+// Configured returns the configured features, sorted by name.
+func (f *Features) Configured() []Feature {
+	var configured []Feature
+	for _, name := range slices.Sorted(maps.Keys(f.configured)) {
+		configured = append(configured, f.configured[name])
 	}
-	return used
+	return configured
 }
 
 // Raw returns the JSON of the configured features by module name, or nil.
 func (f *Features) Raw() caddy.ModuleMap {
 	var raw caddy.ModuleMap
-	for name, feature := range f.used {
+	for name, feature := range f.configured {
 		if raw == nil {
 			raw = caddy.ModuleMap{}
 		}

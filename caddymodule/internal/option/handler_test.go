@@ -24,7 +24,7 @@ func (f *testFeature) Subdirectives() (Block, []string) {
 			f.Rows = append(f.Rows, d.RemainingArgs()...)
 			return nil
 		},
-		"rows_on": Bareword(&f.On),
+		"rows_on": Flag(&f.On),
 	}, []string{"row"}
 }
 
@@ -49,7 +49,7 @@ func TestFeatures(t *testing.T) {
 				}
 				return
 			}
-			if raw := features.Raw(); err != nil || string(raw["rows"]) != tt.want || len(features.Used()) != len(raw) {
+			if raw := features.Raw(); err != nil || string(raw["rows"]) != tt.want || len(features.Configured()) != len(raw) {
 				t.Errorf("%s, %v", raw, err)
 			}
 		})

@@ -43,17 +43,17 @@ func replacePlaceholders(secret string) (string, error) {
 	if err == nil && (secret == "" || resolved != "") {
 		return resolved, nil
 	}
-	return "", cmp.Or(whyEmpty(secret), err, errors.New("is empty"))
+	return "", cmp.Or(findEmptySource(secret), err, errors.New("is empty"))
 }
 
-var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
+var sourcePlaceholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
 
-// whyEmpty returns the reason why the first empty placeholder is empty, which Caddy does not report; nil if it is unknown.
-func whyEmpty(text string) error {
-	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
-		check := checkSet
+// findEmptySource returns the reason why the first empty placeholder is empty, which Caddy does not report; nil if it is unknown.
+func findEmptySource(text string) error {
+	for _, match := range sourcePlaceholder.FindAllStringSubmatch(text, -1) {
+		check := checkEnvironment
 		if match[1] == "file" {
-			check = checkHolds
+			check = checkFile
 		}
 		if err := check(match[2]); err != nil {
 			return fmt.Errorf("%s: %w", match[0], err)
@@ -62,7 +62,7 @@ func whyEmpty(text string) error {
 	return nil
 }
 
-func checkSet(name string) error {
+func checkEnvironment(name string) error {
 	switch value, set := os.LookupEnv(name); {
 	case !set:
 		return errors.New("the environment variable is not set")
@@ -72,7 +72,7 @@ func checkSet(name string) error {
 	return nil
 }
 
-func checkHolds(name string) error {
+func checkFile(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func checkHolds(name string) error {
 	return nil
 }
 
-// Literal applies a check to words without placeholders, because the value of a placeholder is unknown before Provision.
-func Literal(check func(string) error) func(string) error {
+// IfLiteral applies a check to words without placeholders, because the value of a placeholder is unknown before Provision.
+func IfLiteral(check func(string) error) func(string) error {
 	return func(w string) error {
 		if strings.Contains(w, "{") {
 			return CheckPlaceholders(w)
@@ -98,12 +98,12 @@ func Literal(check func(string) error) func(string) error {
 	}
 }
 
-var openPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
+var unclosedPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
 
 // CheckPlaceholders rejects a placeholder without its closing brace, because its text would become the secret.
 func CheckPlaceholders(w string) error {
-	if open := openPlaceholder.FindString(w); open != "" {
-		return fmt.Errorf("%s has no closing brace", open)
+	if unclosed := unclosedPlaceholder.FindString(w); unclosed != "" {
+		return fmt.Errorf("%s has no closing brace", unclosed)
 	}
 	return nil
 }

@@ -24,15 +24,15 @@ type TLS struct {
 }
 
 var (
-	errNoCertificates = errors.New("no certificate found") // in a file of certificate authorities
-	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
+	errNoCertificates      = errors.New("no certificate found") // in a file of certificate authorities
+	errIncompleteClientTLS = errors.New("tls_client needs both a certificate and its key")
 )
 
 // Subdirectives returns the subdirectives that set the TLS options.
 func (t *TLS) Subdirectives() Block {
 	return Block{
 		"tls_ca":     Word(&t.CA, nil),
-		"tls_client": Two(&t.ClientCertificate, &t.ClientKey),
+		"tls_client": TwoWords(&t.ClientCertificate, &t.ClientKey),
 	}
 }
 
@@ -54,7 +54,7 @@ func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	case *t == (TLS{}):
 		return nil, nil
 	case (t.ClientCertificate == "") != (t.ClientKey == ""):
-		return nil, errHalfClientTLS
+		return nil, errIncompleteClientTLS
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
@@ -66,14 +66,14 @@ func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	if t.ClientCertificate == "" {
 		return config, nil
 	}
-	if _, err := t.clientPair(nil); err != nil {
+	if _, err := t.loadClientCertificate(nil); err != nil {
 		return nil, fmt.Errorf("tls_client: %w", err)
 	}
-	config.GetClientCertificate = t.clientPair
+	config.GetClientCertificate = t.loadClientCertificate
 	return config, nil
 }
 
-func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func (t *TLS) loadClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(t.ClientCertificate, t.ClientKey)
 	return &pair, err
 }
@@ -89,8 +89,8 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 
 var anyPlaceholder = regexp.MustCompile(`\{[^{}]+\}`)
 
-// connectionValue escapes a value in keyword=value pairs in the syntax of libpq, quoted or unquoted.
-var connectionValue = strings.NewReplacer(
+// connectionEscaper escapes a value in keyword=value pairs in the syntax of libpq, quoted or unquoted.
+var connectionEscaper = strings.NewReplacer(
 	`\`, `\\`, `'`, `\'`, " ", `\ `, "\t", "\\\t", "\n", "\\\n", "\r", "\\\r", "\v", "\\\v", "\f", "\\\f",
 )
 
@@ -108,17 +108,17 @@ func ResolveConnection(option, text string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		resolved.WriteString(text[end:at[0]] + escaped(value, text[:at[0]], text[at[1]:]))
+		resolved.WriteString(text[end:at[0]] + escapeValue(value, text[:at[0]], text[at[1]:]))
 		end = at[1]
 	}
 	return resolved.String() + text[end:], nil
 }
 
-// escaped escapes a value for its position between two parts of a text.
-func escaped(value, before, after string) string {
+// escapeValue escapes a value for its position between two parts of a text.
+func escapeValue(value, before, after string) string {
 	switch {
 	case !strings.Contains(before, "://"):
-		return connectionValue.Replace(value)
+		return connectionEscaper.Replace(value)
 	case strings.Contains(after, "@"), strings.Contains(before, "?"):
 		return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
 	}

@@ -23,22 +23,22 @@ import (
 // siteCheck finds handlers of caddy-fhir in positions where they have no effect, and routes that bypass them. Both
 // are valid configurations, but usually mistakes.
 type siteCheck struct {
-	app fhirbase.Addressed // nil without the fhir app
+	app fhirbase.Addresser // nil without the fhir app
 
-	warnings   []string
-	errs       []error        // configurations that cannot work
-	bases      map[any]string // URL of the API by handler, where the site determines it
-	elsewhere  []string       // sites with fhir_authorize other than the issuer's
-	authorizes bool           // whether any site has fhir_authorize
-	atIssuer   bool           // whether the issuer's site has fhir_authorize
-	proxies    proxies
+	warnings      []string
+	errs          []error        // configurations that cannot work
+	baseURLs      map[any]string // URL of the API by handler, where the site determines it
+	otherSites    []string       // sites with fhir_authorize other than the issuer's
+	hasAuthorizer bool           // whether any site has fhir_authorize
+	servesIssuer  bool           // whether the issuer's site has fhir_authorize
+	proxies       proxyCheck
 }
 
 // checkSites checks the sites of a configuration. fhir is the fhir app, or nil.
-func checkSites(app *caddyhttp.App, fhir fhirbase.Addressed) *siteCheck {
-	c := &siteCheck{app: fhir, bases: map[any]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
+func checkSites(app *caddyhttp.App, fhir fhirbase.Addresser) *siteCheck {
+	c := &siteCheck{app: fhir, baseURLs: map[any]string{}, proxies: proxyCheck{guardedServers: map[string]bool{}, basesBySite: map[string][]string{}}}
 	for _, server := range app.Servers {
-		c.block(server.Routes, place{server: server})
+		c.checkBlock(server.Routes, routePosition{server: server})
 	}
 	c.checkIssuer()
 	c.warnings = append(c.warnings, c.proxies.warnings()...)
@@ -53,133 +53,133 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 
 // checkIssuer checks that the authorization server is served at the issuer's address.
 func (c *siteCheck) checkIssuer() {
-	if c.app == nil || c.atIssuer {
+	if c.app == nil || c.servesIssuer {
 		return
 	}
 	issuer, _ := c.app.Address()
 	switch {
-	case !c.authorizes:
+	case !c.hasAuthorizer:
 		c.warn("no site has fhir_authorize, although the global option fhir is set: apps find no token endpoint at %s; add fhir_authorize to that site", issuer)
 	default:
 		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
-			issuer, strings.Join(c.elsewhere, ", "))
+			issuer, strings.Join(c.otherSites, ", "))
 	}
 }
 
-// block checks the routes of a block in order.
-func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
+// checkBlock checks the routes of a block in order.
+func (c *siteCheck) checkBlock(routes caddyhttp.RouteList, at routePosition) {
 	for i, route := range routes {
-		within := at.within(&route)
+		inner := at.afterMatchers(&route)
 		for j, handler := range route.Handlers {
-			before := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy merges routes with the same matchers
+			earlier := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy merges routes with the same matchers
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
-				c.block(h.Routes, within)
+				c.checkBlock(h.Routes, inner)
 			case Authorizer:
-				c.authorize(h, within)
-				c.reached(namedOf(h, within), "/oauth2/authorize", before)
+				c.checkAuthorizer(h, inner)
+				c.checkReachable(newHandlerName(h, inner), "/oauth2/authorize", earlier)
 			case Guard:
-				c.guard(h, within, before)
-				within.guarded = true
-				at = at.behind(&route)
+				c.checkGuard(h, inner, earlier)
+				inner.allGuarded = true
+				at = at.afterGuard(&route)
 			case Handler:
-				c.answerer(h, within, before)
-				if len(route.MatcherSets) == 0 && !within.isGuarded() {
-					at.open, within.open = h, h
+				c.checkHandler(h, inner, earlier)
+				if len(route.MatcherSets) == 0 && !inner.isGuarded() {
+					at.unguardedHandler, inner.unguardedHandler = h, h
 				}
 			case *reverseproxy.Handler:
-				c.proxies.add(h, within)
+				c.proxies.add(h, inner)
 			case *rewrite.Rewrite:
-				within = within.rewritten(h)
+				inner = inner.afterRewrite(h)
 				if len(route.MatcherSets) == 0 {
-					at = at.rewritten(h)
+					at = at.afterRewrite(h)
 				}
 			}
 		}
-		at = at.past(&route)
+		at = at.afterRoute(&route)
 	}
 }
 
-// behind returns the place after a route with fhir_bearer.
-func (at place) behind(route *caddyhttp.Route) place {
-	_, paths := matched(route)
+// afterGuard returns the place after a route with fhir_bearer.
+func (at routePosition) afterGuard(route *caddyhttp.Route) routePosition {
+	_, paths := routeMatchers(route)
 	if len(route.MatcherSets) == 0 {
-		at.guarded = true
+		at.allGuarded = true
 	} else {
-		at.guards = append(slices.Clone(at.guards), paths...)
+		at.guardedPaths = append(slices.Clone(at.guardedPaths), paths...)
 	}
 	return at
 }
 
-func (c *siteCheck) authorize(h Authorizer, at place) {
+func (c *siteCheck) checkAuthorizer(h Authorizer, at routePosition) {
 	issuer := h.Issuer()
-	c.authorizes = true
-	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.Placement().FHIRBase)
-	if at.isOf(issuer) {
-		c.atIssuer = true
+	c.hasAuthorizer = true
+	c.proxies.basesBySite[at.String()] = append(c.proxies.basesBySite[at.String()], h.Placement().FHIRBase)
+	if at.servesIssuer(issuer) {
+		c.servesIssuer = true
 		if strings.HasPrefix(issuer, "https://") && !at.mayBeHTTPS() {
 			c.warn("%s: the issuer is %s, but this site serves plain HTTP and trusts no proxy to say that people use https, so nobody can sign in: "+
-				"name the proxy in the global options (servers { trusted_proxies static <address> }), or let the site be %s", siteOf(h, at), issuer, issuer)
+				"name the proxy in the global options (servers { trusted_proxies static <address> }), or let the site be %s", siteName(h, at), issuer, issuer)
 		}
 	} else {
-		c.elsewhere = append(c.elsewhere, siteOf(h, at)+" at "+strings.Join(at.server.Listen, " "))
+		c.otherSites = append(c.otherSites, siteName(h, at)+" at "+strings.Join(at.server.Listen, " "))
 	}
-	if at.guarded {
-		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteOf(h, at), fhirbase.DefaultBase)
+	if at.allGuarded {
+		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteName(h, at), fhirbase.DefaultBase)
 	}
 }
 
-func (c *siteCheck) guard(h Guard, at place, before caddyhttp.RouteList) {
-	named, fhirBase := namedOf(h, at), h.Placement().FHIRBase
-	c.base(named, fhirBase, at)
-	c.whole(named, fhirBase, at)
-	c.reached(named, fhirBase+"/Patient", before)
-	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], fhirBase)
-	if c.bases[h] = at.url(fhirBase); c.bases[h] == "" {
-		if err := h.WithoutURL(); err != nil {
+func (c *siteCheck) checkGuard(h Guard, at routePosition, earlier caddyhttp.RouteList) {
+	name, fhirBase := newHandlerName(h, at), h.Placement().FHIRBase
+	c.checkBase(name, fhirBase, at)
+	c.checkMatcher(name, fhirBase, at)
+	c.checkReachable(name, fhirBase+"/Patient", earlier)
+	c.proxies.basesBySite[at.String()] = append(c.proxies.basesBySite[at.String()], fhirBase)
+	if c.baseURLs[h] = at.url(fhirBase); c.baseURLs[h] == "" {
+		if err := h.CheckWithoutURL(); err != nil {
 			c.errs = append(c.errs, err)
 		}
 	}
-	if at.open != nil {
-		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", siteOf(at.open, at))
+	if at.unguardedHandler != nil {
+		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", siteName(at.unguardedHandler, at))
 	}
 }
 
-func (c *siteCheck) answerer(h Handler, at place, before caddyhttp.RouteList) {
-	named, fhirBase := namedOf(h, at), h.Placement().FHIRBase
-	c.base(named, fhirBase, at)
-	c.reached(named, fhirBase+"/ValueSet/$expand", before)
+func (c *siteCheck) checkHandler(h Handler, at routePosition, earlier caddyhttp.RouteList) {
+	name, fhirBase := newHandlerName(h, at), h.Placement().FHIRBase
+	c.checkBase(name, fhirBase, at)
+	c.checkReachable(name, fhirBase+"/ValueSet/$expand", earlier)
 }
 
-// base checks whether requests below a handler's FHIR base can reach the handler.
-func (c *siteCheck) base(h named, base string, at place) {
-	if at.stripped != "" && fhirbase.Below(base, at.stripped) {
+// checkBase checks whether requests below a handler's FHIR base can reach the handler.
+func (c *siteCheck) checkBase(h handlerName, base string, at routePosition) {
+	if at.strippedPrefix != "" && fhirbase.IsBelow(base, at.strippedPrefix) {
 		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
-			h.site, h.directive, at.stripped, base, h.directive)
+			h.site, h.directive, at.strippedPrefix, base, h.directive)
 	}
 	for _, pattern := range at.paths {
-		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirbase.Below(strings.TrimSuffix(prefix, "/"), base) {
+		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirbase.IsBelow(strings.TrimSuffix(prefix, "/"), base) {
 			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
 				h.site, h.directive, pattern, base, h.directive, base, base)
 		}
 	}
 }
 
-// whole checks whether the matcher matches the base itself, to which batches and transactions are posted, and all
+// checkMatcher checks whether the matcher matches the base itself, to which batches and transactions are posted, and all
 // paths below it, unless the matcher is for a part of the API.
-func (c *siteCheck) whole(h named, base string, at place) {
-	if len(at.paths) == 0 || slices.ContainsFunc(at.paths, func(pattern string) bool { return isPart(pattern, base) }) {
+func (c *siteCheck) checkMatcher(h handlerName, base string, at routePosition) {
+	if len(at.paths) == 0 || slices.ContainsFunc(at.paths, func(pattern string) bool { return isPartOfAPI(pattern, base) }) {
 		return
 	}
-	if !at.takes(base) || !at.takes(base+"/Patient") {
+	if !at.matchesPath(base) || !at.matchesPath(base+"/Patient") {
 		c.warn("%s: the matcher of %s leaves out %s itself, where batches and transactions are posted, or what is below it: let it be path %s %s/*",
 			h.site, h.directive, base, base, base)
 	}
 }
 
-// isPart reports whether a path pattern is for a part of the API, such as a type or an operation.
-func isPart(pattern, base string) bool {
-	if len(pattern) <= len(base) || !fhirbase.Below(pattern, base) {
+// isPartOfAPI reports whether a path pattern is for a part of the API, such as a type or an operation.
+func isPartOfAPI(pattern, base string) bool {
+	if len(pattern) <= len(base) || !fhirbase.IsBelow(pattern, base) {
 		return false
 	}
 	part, _, _ := strings.Cut(strings.TrimSuffix(pattern[len(base)+1:], "*"), "/")
@@ -187,50 +187,52 @@ func isPart(pattern, base string) bool {
 		slices.ContainsFunc(interaction.Types(), func(t string) bool { return strings.EqualFold(t, part) })
 }
 
-// reached checks whether an earlier handler of the block handles the handler's requests.
-func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
+// checkReachable checks whether an earlier handler of the block handles the handler's requests.
+func (c *siteCheck) checkReachable(h handlerName, path string, earlier caddyhttp.RouteList) {
 	path = strings.ToLower(path)
-	if slices.ContainsFunc(before, func(route caddyhttp.Route) bool { return answers(&route, path) }) {
+	if slices.ContainsFunc(earlier, func(route caddyhttp.Route) bool { return handlesPath(&route, path) }) {
 		c.warn("%s: %s is never asked, because what stands before it in its block answers all requests: put %s before that, or into it if it is a handle or route", h.site, h.directive, h.directive)
 	}
 }
 
-// siteOf returns the name of a site and the handler's position in it.
-func siteOf(h Handler, at place) string {
+// siteName returns the name of a site and the handler's position in it.
+func siteName(h Handler, at routePosition) string {
 	if source := h.Placement().Source; source != "" {
 		return source + " (" + at.String() + ")"
 	}
 	return at.String()
 }
 
-// named contains the names of a handler and its site in warnings.
-type named struct{ directive, site string }
+// handlerName contains the names of a handler and its site in warnings.
+type handlerName struct{ directive, site string }
 
-func namedOf(h Handler, at place) named { return named{h.Placement().Directive, siteOf(h, at)} }
+func newHandlerName(h Handler, at routePosition) handlerName {
+	return handlerName{h.Placement().Directive, siteName(h, at)}
+}
 
-// place describes the requests that reach a block of the configuration.
-type place struct {
-	server   *caddyhttp.Server
-	hosts    []string // empty: all
-	paths    []string // patterns; empty: all or unknown
-	stripped string   // prefix removed from the path
-	open     Handler  // earlier handler that is not guarded
-	guarded  bool     // whether an earlier fhir_bearer guards all paths
-	guards   []string // path patterns guarded by an earlier fhir_bearer
-	answered []string // path patterns handled by an earlier route
+// routePosition describes the requests that reach a block of the configuration.
+type routePosition struct {
+	server           *caddyhttp.Server
+	hosts            []string // empty: all
+	paths            []string // patterns; empty: all or unknown
+	strippedPrefix   string   // prefix removed from the path
+	unguardedHandler Handler  // earlier handler that is not guarded
+	allGuarded       bool     // whether an earlier fhir_bearer guards all paths
+	guardedPaths     []string // path patterns guarded by an earlier fhir_bearer
+	handledPaths     []string // path patterns handled by an earlier route
 }
 
 // String returns the name of the site.
-func (at place) String() string {
+func (at routePosition) String() string {
 	if len(at.hosts) > 0 {
 		return strings.Join(at.hosts, ", ")
 	}
 	return strings.Join(at.server.Listen, ", ")
 }
 
-// within returns the place after the matchers of a route.
-func (at place) within(route *caddyhttp.Route) place {
-	hosts, paths := matched(route)
+// afterMatchers returns the place after the matchers of a route.
+func (at routePosition) afterMatchers(route *caddyhttp.Route) routePosition {
+	hosts, paths := routeMatchers(route)
 	if len(hosts) > 0 {
 		at.hosts = hosts
 	}
@@ -240,31 +242,33 @@ func (at place) within(route *caddyhttp.Route) place {
 	return at
 }
 
-// past returns the place after a route, without the requests that the route handles.
-func (at place) past(route *caddyhttp.Route) place {
-	if _, paths := matched(route); len(paths) == 0 {
-		if answers(route, "/") {
-			at.answered = []string{"*"}
+// afterRoute returns the place after a route, without the requests that the route handles.
+func (at routePosition) afterRoute(route *caddyhttp.Route) routePosition {
+	if _, paths := routeMatchers(route); len(paths) == 0 {
+		if handlesPath(route, "/") {
+			at.handledPaths = []string{"*"}
 		}
-	} else if answers(route, strings.TrimSuffix(paths[0], "*")) {
-		at.answered = append(slices.Clone(at.answered), paths...)
+	} else if handlesPath(route, strings.TrimSuffix(paths[0], "*")) {
+		at.handledPaths = append(slices.Clone(at.handledPaths), paths...)
 	}
 	return at
 }
 
-// takes reports whether requests for a path can reach the place according to the matchers.
-func (at place) takes(path string) bool { return len(at.paths) == 0 || anyTakes(at.paths, path) }
+// matchesPath reports whether requests for a path can reach the place according to the matchers.
+func (at routePosition) matchesPath(path string) bool {
+	return len(at.paths) == 0 || matchesAnyPath(at.paths, path)
+}
 
-// anyTakes reports whether a pattern of Caddy's path matcher matches a path. Only a trailing star is supported.
-func anyTakes(patterns []string, path string) bool {
+// matchesAnyPath reports whether a pattern of Caddy's path matcher matches a path. Only a trailing star is supported.
+func matchesAnyPath(patterns []string, path string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return strings.EqualFold(pattern, path) || open && len(path) >= len(prefix) && strings.EqualFold(path[:len(prefix)], prefix)
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		return strings.EqualFold(pattern, path) || isPrefix && len(path) >= len(prefix) && strings.EqualFold(path[:len(prefix)], prefix)
 	})
 }
 
-// matched returns the hosts and paths of a route's matchers.
-func matched(route *caddyhttp.Route) (hosts, paths []string) {
+// routeMatchers returns the hosts and paths of a route's matchers.
+func routeMatchers(route *caddyhttp.Route) (hosts, paths []string) {
 	for _, set := range route.MatcherSets {
 		for _, matcher := range set {
 			switch m := matcher.(type) {
@@ -278,48 +282,48 @@ func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	return hosts, paths
 }
 
-// rewritten returns the place after a rewrite, which changes the paths.
-func (at place) rewritten(by *rewrite.Rewrite) place {
+// afterRewrite returns the place after a rewrite, which changes the paths.
+func (at routePosition) afterRewrite(by *rewrite.Rewrite) routePosition {
 	at.paths = nil
-	at.stripped += strings.TrimSuffix(by.StripPathPrefix, "/")
+	at.strippedPrefix += strings.TrimSuffix(by.StripPathPrefix, "/")
 	return at
 }
 
 // isGuarded reports whether an earlier fhir_bearer guards all paths of the place.
-func (at place) isGuarded() bool {
-	return at.guarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
-		return !slices.ContainsFunc(at.guards, func(guard string) bool {
-			prefix, open := strings.CutSuffix(guard, "*")
-			return pattern == guard || open && strings.HasPrefix(pattern, prefix)
+func (at routePosition) isGuarded() bool {
+	return at.allGuarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
+		return !slices.ContainsFunc(at.guardedPaths, func(guard string) bool {
+			prefix, isPrefix := strings.CutSuffix(guard, "*")
+			return pattern == guard || isPrefix && strings.HasPrefix(pattern, prefix)
 		})
 	})
 }
 
-// isOf reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy with
+// servesIssuer reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy with
 // its own port.
-func (at place) isOf(issuer string) bool {
+func (at routePosition) servesIssuer(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {
 		return false
 	}
 	port := cmp.Or(u.Port(), "443")
 	hosts := caddyhttp.MatchHost(at.hosts)
-	named := len(hosts) == 0 || slices.ContainsFunc(hosts, func(pattern string) bool { return hostFits(u.Hostname(), pattern) })
-	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
+	hostMatch := len(hosts) == 0 || slices.ContainsFunc(hosts, func(pattern string) bool { return hostMatches(u.Hostname(), pattern) })
+	return hostMatch && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
 		return strings.HasSuffix(address, ":"+port)
 	}))
 }
 
 // mayBeHTTPS reports whether the server has TLS or trusts a proxy that reports TLS. Caddy exports only whether
 // proxies on Unix sockets are trusted.
-func (at place) mayBeHTTPS() bool {
+func (at routePosition) mayBeHTTPS() bool {
 	trusted := reflect.ValueOf(at.server).Elem().FieldByName("trustedProxies")
 	return len(at.server.TLSConnPolicies) > 0 || at.server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil()
 }
 
 // url returns the URL of a path at the address of the site, or "" if the site does not determine it: it needs one
 // name, one port, and TLS except on loopback.
-func (at place) url(path string) string {
+func (at routePosition) url(path string) string {
 	if len(at.hosts) != 1 || strings.ContainsAny(at.hosts[0], "*{") || len(at.server.Listen) != 1 {
 		return ""
 	}
@@ -327,24 +331,24 @@ func (at place) url(path string) string {
 	if err != nil || address.IsUnixNetwork() || address.PortRangeSize() != 1 || address.StartPort == 0 {
 		return ""
 	}
-	scheme, usual := "https", uint(443)
+	scheme, defaultPort := "https", uint(443)
 	if len(at.server.TLSConnPolicies) == 0 {
-		scheme, usual = "http", 80
+		scheme, defaultPort = "http", 80
 	}
 	host := strings.Trim(at.hosts[0], "[]")
 	if scheme == "http" && !httporigin.IsLoopback(host) {
 		return "" // a proxy in front terminates TLS under its own name
 	}
-	if address.StartPort != usual {
+	if address.StartPort != defaultPort {
 		host = net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
 	} else if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	return scheme + "://" + host + at.stripped + path
+	return scheme + "://" + host + at.strippedPrefix + path
 }
 
-// hostFits compares hosts as Caddy's host matcher does. A placeholder matches any host.
-func hostFits(host, pattern string) bool {
+// hostMatches compares hosts as Caddy's host matcher does. A placeholder matches any host.
+func hostMatches(host, pattern string) bool {
 	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
 	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {
 		label := labels[0]
@@ -353,72 +357,72 @@ func hostFits(host, pattern string) bool {
 	})
 }
 
-// answers reports whether a route handles all requests for a path.
-func answers(route *caddyhttp.Route, path string) bool {
-	_, patterns := matched(route)
-	takes := len(route.MatcherSets) == 0 || anyTakes(patterns, path)
-	return takes && slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
+// handlesPath reports whether a route handles all requests for a path.
+func handlesPath(route *caddyhttp.Route, path string) bool {
+	_, patterns := routeMatchers(route)
+	isMatch := len(route.MatcherSets) == 0 || matchesAnyPath(patterns, path)
+	return isMatch && slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
 		if nested, ok := handler.(*caddyhttp.Subroute); ok {
-			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })
+			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return handlesPath(&r, path) })
 		}
 		module, ok := handler.(caddy.Module)
 		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server", "http.handlers.fhir_sample"}, module.CaddyModule().ID)
 	})
 }
 
-// proxies finds routes to a FHIR server that bypass fhir_bearer.
-type proxies struct {
-	guarded map[string]bool     // servers behind fhir_bearer
-	open    []openProxy         // servers without fhir_bearer in front
-	guards  map[string][]string // FHIR bases by site with fhir_bearer or fhir_authorize
+// proxyCheck finds routes to a FHIR server that bypass fhir_bearer.
+type proxyCheck struct {
+	guardedServers   map[string]bool     // servers behind fhir_bearer
+	unguardedProxies []unguardedProxy    // servers without fhir_bearer in front
+	basesBySite      map[string][]string // FHIR bases by site with fhir_bearer or fhir_authorize
 }
 
-// openProxy is a server that a site exposes without fhir_bearer.
-type openProxy struct {
-	address string
-	at      place
+// unguardedProxy is a server that a site exposes without fhir_bearer.
+type unguardedProxy struct {
+	address  string
+	position routePosition
 }
 
-func (p *proxies) add(h *reverseproxy.Handler, at place) {
+func (p *proxyCheck) add(h *reverseproxy.Handler, at routePosition) {
 	for _, upstream := range h.Upstreams {
 		if at.isGuarded() {
-			p.guarded[upstream.Dial] = true
+			p.guardedServers[upstream.Dial] = true
 			continue
 		}
-		p.open = append(p.open, openProxy{upstream.Dial, at})
-		if len(at.guards) > 0 {
-			p.guarded[upstream.Dial] = true // for the paths guarded by that fhir_bearer
+		p.unguardedProxies = append(p.unguardedProxies, unguardedProxy{upstream.Dial, at})
+		if len(at.guardedPaths) > 0 {
+			p.guardedServers[upstream.Dial] = true // for the paths guarded by that fhir_bearer
 		}
 	}
 }
 
 // warnings returns warnings about servers that are guarded at one place and exposed at another, and about proxies
 // that serve requests below a site's FHIR base unguarded.
-func (p *proxies) warnings() (warnings []string) {
+func (p *proxyCheck) warnings() (warnings []string) {
 	sites := map[string][]string{}
-	for _, o := range p.open {
-		site := o.at.String()
-		if p.guarded[o.address] {
+	for _, o := range p.unguardedProxies {
+		site := o.position.String()
+		if p.guardedServers[o.address] {
 			sites[o.address] = append(sites[o.address], site)
 			continue
 		}
-		for _, base := range p.guards[site] {
-			if o.answersBelow(base) {
+		for _, base := range p.basesBySite[site] {
+			if o.servesBelow(base) {
 				warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy to %s answers requests below the FHIR base %s without fhir_bearer before it: put fhir_bearer before it, or give it a matcher for other paths", site, o.address, base))
 			}
 		}
 	}
-	for address, open := range sites {
-		slices.Sort(open)
-		warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy leads to %s without fhir_bearer before it, and behind fhir_bearer elsewhere: let nothing lead there but what fhir_bearer guards", strings.Join(slices.Compact(open), ", "), address))
+	for address, isUnguarded := range sites {
+		slices.Sort(isUnguarded)
+		warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy leads to %s without fhir_bearer before it, and behind fhir_bearer elsewhere: let nothing lead there but what fhir_bearer guards", strings.Join(slices.Compact(isUnguarded), ", "), address))
 	}
 	return warnings
 }
 
-// answersBelow reports whether unguarded requests for the FHIR base or below it reach the proxy. Patterns narrower
+// servesBelow reports whether unguarded requests for the FHIR base or below it reach the proxy. Patterns narrower
 // than a type are not checked.
-func (o *openProxy) answersBelow(base string) bool {
+func (o *unguardedProxy) servesBelow(base string) bool {
 	return slices.ContainsFunc([]string{base, base + "/Patient", base + "/Patient/1"}, func(path string) bool {
-		return o.at.takes(path) && !anyTakes(o.at.guards, path) && !anyTakes(o.at.answered, path)
+		return o.position.matchesPath(path) && !matchesAnyPath(o.position.guardedPaths, path) && !matchesAnyPath(o.position.handledPaths, path)
 	})
 }

@@ -22,10 +22,10 @@ func init() { caddy.RegisterModule(new(Sites)) }
 // starts or is validated. It has no options. The handlers load it, because none of them can see the others and the
 // fhir app is optional.
 type Sites struct {
-	ctx    caddy.Context
-	logger *slog.Logger
-	logged bool
-	check  func() (*siteCheck, error)
+	ctx       caddy.Context
+	logger    *slog.Logger
+	hasLogged bool
+	check     func() (*siteCheck, error)
 }
 
 // CaddyModule returns the Caddy module information.
@@ -36,12 +36,12 @@ func (*Sites) CaddyModule() caddy.ModuleInfo {
 // Provision prepares the check, which must wait until all sites are provisioned.
 func (s *Sites) Provision(ctx caddy.Context) error {
 	s.ctx, s.logger = ctx, ctx.Slogger()
-	s.check = sync.OnceValues(s.checked)
+	s.check = sync.OnceValues(s.runCheck)
 	return nil
 }
 
-// Checks returns the app that checks the sites.
-func Checks(ctx caddy.Context) (*Sites, error) {
+// LoadSites returns the app that checks the sites.
+func LoadSites(ctx caddy.Context) (*Sites, error) {
 	app, err := ctx.App("fhir_sites")
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Sites) Start() error {
 
 // Cleanup logs the warnings of a configuration that was not started, as at the end of `caddy validate`.
 func (s *Sites) Cleanup() error {
-	if s.check == nil || s.logged {
+	if s.check == nil || s.hasLogged {
 		return nil
 	}
 	if check, err := s.check(); err == nil {
@@ -71,7 +71,7 @@ func (s *Sites) Cleanup() error {
 }
 
 func (s *Sites) log(check *siteCheck) {
-	s.logged = true
+	s.hasLogged = true
 	for _, warning := range check.warnings {
 		s.logger.Warn(warning)
 	}
@@ -80,7 +80,7 @@ func (s *Sites) log(check *siteCheck) {
 	}
 }
 
-func (s *Sites) checked() (*siteCheck, error) {
+func (s *Sites) runCheck() (*siteCheck, error) {
 	app, err := s.ctx.AppIfConfigured("http")
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return new(siteCheck), nil // no sites are configured
@@ -88,7 +88,7 @@ func (s *Sites) checked() (*siteCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	fhir, err := fhirbase.FindAny[fhirbase.Addressed](s.ctx)
+	fhir, err := fhirbase.FindAppOrNil[fhirbase.Addresser](s.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Sites) BaseURL(h Guard) string {
 	if err != nil {
 		return ""
 	}
-	return check.bases[h]
+	return check.baseURLs[h]
 }
 
 // Stop implements caddy.App.
@@ -139,8 +139,8 @@ type Placement struct {
 type Guard interface {
 	Handler
 
-	// WithoutURL returns an error if the guard needs the API's URL, which its site does not determine.
-	WithoutURL() error
+	// CheckWithoutURL returns an error if the guard needs the API's URL, which its site does not determine.
+	CheckWithoutURL() error
 }
 
 // An Authorizer is a handler that issues tokens.

@@ -29,9 +29,9 @@ import (
 // Cursor reads the values of a JSON text in sequence. An error is final: every later call fails too, even if a caller
 // ignored the error, so that no part of a text is mistaken for another.
 type Cursor struct {
-	scan scanner
-	at   int
-	err  error
+	scan   scanner
+	offset int
+	err    error
 }
 
 // NewCursor returns a cursor at the start of text, which must not be changed while it is in use.
@@ -46,72 +46,74 @@ func (c *Cursor) AllowDuplicates() *Cursor {
 
 // Offset returns the number of bytes before the cursor. When Object or Array calls a function to read a value, the
 // cursor is at the first byte of the value. After a value has been read, the cursor is directly after its last byte.
-func (c *Cursor) Offset() int { return c.at }
+func (c *Cursor) Offset() int { return c.offset }
 
 // Kind returns the kind of the next value, determined by its first byte.
 func (c *Cursor) Kind() Kind {
 	if c.err != nil {
 		return None
 	}
-	c.at = c.scan.source.next(c.at)
-	return kinds[c.scan.source.peek(c.at)]
+	c.offset = c.scan.source.skipSpace(c.offset)
+	return kindsByFirstByte[c.scan.source.peek(c.offset)]
 }
 
 // Object reads the next value, an object. It calls member with each name, and member must read the value that
 // follows. The name may alias the text.
-func (c *Cursor) Object(member func(name []byte) error) error { return c.nested(Object, '}', member) }
+func (c *Cursor) Object(member func(name []byte) error) error {
+	return c.readNested(Object, '}', member)
+}
 
 // Array reads the next value, an array. It calls element for each value, and element must read that value.
 func (c *Cursor) Array(element func() error) error {
-	return c.nested(Array, ']', func([]byte) error { return element() })
+	return c.readNested(Array, ']', func([]byte) error { return element() })
 }
 
-func (c *Cursor) nested(wanted Kind, closing byte, read func(name []byte) error) error {
+func (c *Cursor) readNested(wanted Kind, closing byte, read func(name []byte) error) error {
 	if err := c.expect(wanted); err != nil {
 		return err
 	}
 	if c.scan.depth == MaxDepth {
-		return c.fail(&Error{Offset: c.at, Err: ErrDepth})
+		return c.recordError(&Error{Offset: c.offset, Err: ErrDepth})
 	}
 	c.scan.depth++
-	seen := c.scan.noNames(wanted == Object)
-	at, err := c.scan.source.next(c.at+1), error(nil)
+	seen := c.scan.newNameSet(wanted == Object)
+	at, err := c.scan.source.skipSpace(c.offset+1), error(nil)
 	more := c.scan.source.peek(at) != closing
 	if !more {
 		at++
 	}
 	for more && err == nil {
-		at, more, err = c.element(&seen, at, closing, read)
+		at, more, err = c.readElement(&seen, at, closing, read)
 	}
-	c.scan.names = c.scan.names[:seen.from]
+	c.scan.names = c.scan.names[:seen.start]
 	c.scan.depth--
 	if err != nil {
-		return c.fail(err)
+		return c.recordError(err)
 	}
-	c.at = at
+	c.offset = at
 	return nil
 }
 
-// element calls read for the element or member at an offset, checks that read consumed the value, and advances to the next.
-func (c *Cursor) element(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
-	var said []byte
+// readElement calls read for the element or member at an offset, checks that read consumed the value, and advances to the next.
+func (c *Cursor) readElement(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
+	var decodedName []byte
 	if closing == '}' {
-		end, escapes, value, err := c.scan.name(seen, at, true)
+		end, escapes, value, err := c.scan.scanName(seen, at, true)
 		if err != nil {
 			return end, false, err
 		}
-		said, at = c.scan.source.said(at+1, end-1, escapes), value
+		decodedName, at = c.scan.source.decodeString(at+1, end-1, escapes), value
 	}
-	c.at = at
-	switch err := read(said); {
+	c.offset = at
+	switch err := read(decodedName); {
 	case err != nil:
 		return at, false, err
 	case c.err != nil:
 		return at, false, c.err
-	case c.at == at:
-		return at, false, &Error{Offset: at, Err: ErrNotRead}
+	case c.offset == at:
+		return at, false, &Error{Offset: at, Err: ErrValueNotRead}
 	}
-	return c.scan.source.separate(c.at, closing)
+	return c.scan.source.skipSeparator(c.offset, closing)
 }
 
 // expect advances to the next value and checks its kind.
@@ -122,14 +124,14 @@ func (c *Cursor) expect(wanted Kind) error {
 	case c.err != nil:
 		return c.err
 	case kind == None:
-		return c.fail(c.scan.source.syntaxError(c.at, "expected a value"))
+		return c.recordError(c.scan.source.syntaxError(c.offset, "expected a value"))
 	default:
-		return c.fail(&Error{Offset: c.at, Err: fmt.Errorf("%w: %v, not %v", ErrKind, kind, wanted)})
+		return c.recordError(&Error{Offset: c.offset, Err: fmt.Errorf("%w: %v, not %v", ErrKind, kind, wanted)})
 	}
 }
 
-// fail stores the first error.
-func (c *Cursor) fail(err error) error {
+// recordError stores the first error.
+func (c *Cursor) recordError(err error) error {
 	if c.err == nil {
 		c.err = err
 	}
@@ -147,23 +149,23 @@ func (c *Cursor) Bytes() ([]byte, error) {
 	if err := c.expect(String); err != nil {
 		return nil, err
 	}
-	start := c.at + 1
+	start := c.offset + 1
 	end, escapes, err := c.scan.source.stringEnd(start)
 	if err != nil {
-		return nil, c.fail(err)
+		return nil, c.recordError(err)
 	}
-	c.at = end
-	return c.scan.source.said(start, end-1, escapes), nil
+	c.offset = end
+	return c.scan.source.decodeString(start, end-1, escapes), nil
 }
 
 // Raw reads the next value and returns its raw text.
 func (c *Cursor) Raw() ([]byte, error) {
 	c.Kind()
-	start := c.at
+	start := c.offset
 	if err := c.Skip(); err != nil {
 		return nil, err
 	}
-	return c.scan.source.text[start:c.at:c.at], nil
+	return c.scan.source.text[start:c.offset:c.offset], nil
 }
 
 // Skip reads the next value and checks that it is valid.
@@ -171,21 +173,21 @@ func (c *Cursor) Skip() error {
 	if c.err != nil {
 		return c.err
 	}
-	at, err := c.scan.skip(c.at)
+	at, err := c.scan.skip(c.offset)
 	if err != nil {
-		return c.fail(err)
+		return c.recordError(err)
 	}
-	c.at = at
+	c.offset = at
 	return nil
 }
 
-// End checks that only whitespace follows.
-func (c *Cursor) End() error {
+// CheckEnd checks that only whitespace follows.
+func (c *Cursor) CheckEnd() error {
 	if c.err != nil {
 		return c.err
 	}
-	if c.at = c.scan.source.next(c.at); c.at < len(c.scan.source.text) {
-		return c.fail(c.scan.source.syntaxError(c.at, "expected the end"))
+	if c.offset = c.scan.source.skipSpace(c.offset); c.offset < len(c.scan.source.text) {
+		return c.recordError(c.scan.source.syntaxError(c.offset, "expected the end"))
 	}
 	return nil
 }
@@ -209,8 +211,8 @@ func (k Kind) String() string {
 	return [...]string{"none", "object", "array", "string", "number", "boolean", "null"}[k]
 }
 
-// kinds are the kinds of values by their first byte.
-var kinds = [256]Kind{
+// kindsByFirstByte are the kinds of values by their first byte.
+var kindsByFirstByte = [256]Kind{
 	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
 	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
@@ -220,13 +222,13 @@ var kinds = [256]Kind{
 type scanner struct {
 	source           source
 	depth            int
-	names            []name // names of the enclosing objects
+	names            []scannedName // names of the enclosing objects
 	allowsDuplicates bool
 }
 
 // skip validates the value at i and returns its end.
 func (s *scanner) skip(i int) (int, error) {
-	i = s.source.next(i)
+	i = s.source.skipSpace(i)
 	first := s.source.peek(i)
 	switch first {
 	case '"':
@@ -241,13 +243,13 @@ func (s *scanner) skip(i int) (int, error) {
 		s.depth--
 		return end, err
 	case 't':
-		return s.source.word(i, "true")
+		return s.source.matchLiteral(i, "true")
 	case 'f':
-		return s.source.word(i, "false")
+		return s.source.matchLiteral(i, "false")
 	case 'n':
-		return s.source.word(i, "null")
+		return s.source.matchLiteral(i, "null")
 	default:
-		if kinds[first] != Number {
+		if kindsByFirstByte[first] != Number {
 			return i, s.source.syntaxError(i, "expected a value")
 		}
 		return s.source.numberEnd(i)
@@ -256,34 +258,34 @@ func (s *scanner) skip(i int) (int, error) {
 
 // skipNested validates the object or array opened before i, and returns the offset after the closing bracket.
 func (s *scanner) skipNested(i int, closing byte) (int, error) {
-	isObject, kept := closing == '}', closing == '}' && !s.allowsDuplicates
-	seen := s.noNames(kept)
-	at := s.source.next(i)
+	isObject, rejectDuplicates := closing == '}', closing == '}' && !s.allowsDuplicates
+	seen := s.newNameSet(rejectDuplicates)
+	at := s.source.skipSpace(i)
 	if s.source.peek(at) == closing {
 		return at + 1, nil
 	}
 	for more := true; more; {
 		var err error
 		if isObject {
-			if _, _, at, err = s.name(&seen, at, kept); err != nil {
+			if _, _, at, err = s.scanName(&seen, at, rejectDuplicates); err != nil {
 				return at, err
 			}
 		}
-		end := plainEnd(s.source.text, at)
+		end := plainStringEnd(s.source.text, at)
 		if end == 0 {
 			if end, err = s.skip(at); err != nil {
 				return end, err
 			}
 		}
 		if s.source.peek(end) == ',' {
-			at = s.source.next(end + 1)
+			at = s.source.skipSpace(end + 1)
 			continue
 		}
-		if at, more, err = s.source.separate(end, closing); err != nil {
+		if at, more, err = s.source.skipSeparator(end, closing); err != nil {
 			return at, err
 		}
 	}
-	s.names = s.names[:seen.from]
+	s.names = s.names[:seen.start]
 	return at, nil
 }
 
@@ -325,103 +327,103 @@ func (s *source) digitsEnd(i int) (int, error) {
 	return i, nil
 }
 
-// fewNames is the maximum number of names of an object in a list. A larger object uses a map, so that the time stays
+// maxListedNames is the maximum number of names of an object in a list. A larger object uses a map, so that the time stays
 // linear in the size of the text.
-const fewNames = 32
+const maxListedNames = 32
 
-// name is a name that an object contains. It has no pointers, to spare the garbage collector.
-type name struct {
+// scannedName is a name that an object contains. It has no pointers, to spare the garbage collector.
+type scannedName struct {
 	start, end int    // in the text, without the quotation marks
-	sum        uint64 // checksum of the decoded name: distinguishes most names
+	hash       uint64 // checksum of the decoded name: distinguishes most names
 }
 
 // nameSet is the set of names in one object: those in scanner.names from an index, or a map.
 type nameSet struct {
-	from, full int    // full is the length of scanner.names at which the set becomes a map
-	bits       uint64 // Bloom filter by the highest bits of the sums: a name with an unset bit is new
-	many       map[string]struct{}
+	start, mapThreshold int    // full is the length of scanner.names at which the set becomes a map
+	bloomFilter         uint64 // Bloom filter by the highest bits of the sums: a name with an unset bit is new
+	overflow            map[string]struct{}
 }
 
-// noNames returns the empty set of names for a new object. kept reports whether names will be added.
-func (s *scanner) noNames(kept bool) nameSet {
+// newNameSet returns the empty set of names for a new object. kept reports whether names will be added.
+func (s *scanner) newNameSet(rejectDuplicates bool) nameSet {
 	from := len(s.names)
-	if !kept {
-		return nameSet{from: from}
+	if !rejectDuplicates {
+		return nameSet{start: from}
 	}
-	if cap(s.names)-from < fewNames {
-		s.names = slices.Grow(s.names, 2*fewNames)
+	if cap(s.names)-from < maxListedNames {
+		s.names = slices.Grow(s.names, 2*maxListedNames)
 	}
-	return nameSet{from: from, full: from + fewNames - 1}
+	return nameSet{start: from, mapThreshold: from + maxListedNames - 1}
 }
 
-// name scans the name at i and the colon up to the value. If kept is set, a duplicate name is an error.
-func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, value int, err error) {
-	if end = plainEnd(s.source.text, i); end == 0 {
-		end, escapes, err = s.unusualName(seen, i, kept)
-	} else if kept && !s.add(seen, i+1, end-1, s.source.text[i+1:end-1]) {
+// scanName scans the name at i and the colon up to the value. If kept is set, a duplicate name is an error.
+func (s *scanner) scanName(seen *nameSet, i int, rejectDuplicates bool) (end int, escapes bool, value int, err error) {
+	if end = plainStringEnd(s.source.text, i); end == 0 {
+		end, escapes, err = s.scanUnusualName(seen, i, rejectDuplicates)
+	} else if rejectDuplicates && !s.addName(seen, i+1, end-1, s.source.text[i+1:end-1]) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	if err != nil {
 		return end, false, end, err
 	}
-	if value = s.source.next(end); s.source.peek(value) != ':' {
+	if value = s.source.skipSpace(end); s.source.peek(value) != ':' {
 		return value, false, value, s.source.syntaxError(value, "expected a colon")
 	}
-	return end, escapes, s.source.next(value + 1), nil
+	return end, escapes, s.source.skipSpace(value + 1), nil
 }
 
-// unusualName scans a name that may have escapes, or is invalid.
-func (s *scanner) unusualName(seen *nameSet, i int, kept bool) (end int, escapes bool, err error) {
+// scanUnusualName scans a name that may have escapes, or is invalid.
+func (s *scanner) scanUnusualName(seen *nameSet, i int, rejectDuplicates bool) (end int, escapes bool, err error) {
 	if s.source.peek(i) != '"' {
 		return i, false, s.source.syntaxError(i, "expected a name in quotation marks")
 	}
 	end, escapes, err = s.source.stringEnd(i + 1)
-	if err != nil || !kept {
+	if err != nil || !rejectDuplicates {
 		return end, escapes, err
 	}
-	if !s.add(seen, i+1, end-1, s.source.said(i+1, end-1, escapes)) {
+	if !s.addName(seen, i+1, end-1, s.source.decodeString(i+1, end-1, escapes)) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	return end, escapes, err
 }
 
-// add adds the name from start to end, with the decoded text, and reports whether it is new. Many names are moved to
+// addName adds the name from start to end, with the decoded text, and reports whether it is new. Many names are moved to
 // a map.
-func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
-	n := name{start, end, sumOf(text)}
-	bit := uint64(1) << (n.sum >> 58)
-	if seen.bits&bit == 0 && len(s.names) < seen.full {
-		seen.bits |= bit
+func (s *scanner) addName(seen *nameSet, start, end int, text []byte) bool {
+	n := scannedName{start, end, hashName(text)}
+	bit := uint64(1) << (n.hash >> 58)
+	if seen.bloomFilter&bit == 0 && len(s.names) < seen.mapThreshold {
+		seen.bloomFilter |= bit
 		s.names = append(s.names, n)
 		return true
 	}
-	if seen.many != nil {
-		_, known := seen.many[string(text)]
-		seen.many[string(text)] = struct{}{}
-		return !known
+	if seen.overflow != nil {
+		_, exists := seen.overflow[string(text)]
+		seen.overflow[string(text)] = struct{}{}
+		return !exists
 	}
-	for _, other := range s.names[seen.from:] {
-		if other.sum == n.sum && bytes.Equal(s.nameAt(other), text) {
+	for _, other := range s.names[seen.start:] {
+		if other.hash == n.hash && bytes.Equal(s.nameAt(other), text) {
 			return false
 		}
 	}
-	if s.names = append(s.names, n); len(s.names) <= seen.full {
+	if s.names = append(s.names, n); len(s.names) <= seen.mapThreshold {
 		return true
 	}
-	seen.many, seen.full = make(map[string]struct{}, 2*fewNames), 0
-	for _, n := range s.names[seen.from:] {
-		seen.many[string(s.nameAt(n))] = struct{}{}
+	seen.overflow, seen.mapThreshold = make(map[string]struct{}, 2*maxListedNames), 0
+	for _, n := range s.names[seen.start:] {
+		seen.overflow[string(s.nameAt(n))] = struct{}{}
 	}
 	return true
 }
 
 // nameAt returns the decoded text of a name.
-func (s *scanner) nameAt(n name) []byte {
-	return s.source.said(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
+func (s *scanner) nameAt(n scannedName) []byte {
+	return s.source.decodeString(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
 }
 
-// sumOf returns a number computed from the first and last bytes of a name and its length.
-func sumOf(text []byte) uint64 {
+// hashName returns a number computed from the first and last bytes of a name and its length.
+func hashName(text []byte) uint64 {
 	var sum uint64
 	switch n := len(text); {
 	case n >= 8:
@@ -440,11 +442,11 @@ const MaxDepth = 64
 
 // Bytes repeated in all eight positions of a word.
 const (
-	ones   = 0x0101010101010101
-	highs  = 0x80 * ones
-	quotes = '"' * ones
-	slants = '\\' * ones
-	spaces = ' ' * ones
+	lowBits     = 0x0101010101010101
+	highBits    = 0x80 * lowBits
+	quotes      = '"' * lowBits
+	backslashes = '\\' * lowBits
+	spaces      = ' ' * lowBits
 )
 
 // source is a text that is read from given offsets. It has no state.
@@ -458,8 +460,8 @@ func (s *source) syntaxError(at int, problem string) error {
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }
 
-// eight returns the eight bytes at i, with 0 for bytes after the end of the text.
-func (s *source) eight(i int) uint64 {
+// loadWord returns the eight bytes at i, with 0 for bytes after the end of the text.
+func (s *source) loadWord(i int) uint64 {
 	if i+8 <= len(s.text) {
 		return binary.LittleEndian.Uint64(s.text[i:])
 	}
@@ -468,12 +470,12 @@ func (s *source) eight(i int) uint64 {
 	return binary.LittleEndian.Uint64(last[:])
 }
 
-// separate continues after a value: after the closing bracket, or at the text after the comma.
-func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
-	i = s.next(i)
+// skipSeparator continues after a value: after the closing bracket, or at the text after the comma.
+func (s *source) skipSeparator(i int, closing byte) (at int, more bool, err error) {
+	i = s.skipSpace(i)
 	switch s.peek(i) {
 	case ',':
-		return s.next(i + 1), true, nil
+		return s.skipSpace(i + 1), true, nil
 	case closing:
 		return i + 1, false, nil
 	default:
@@ -481,8 +483,8 @@ func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	}
 }
 
-// word checks that a literal is at i.
-func (s *source) word(i int, literal string) (int, error) {
+// matchLiteral checks that a literal is at i.
+func (s *source) matchLiteral(i int, literal string) (int, error) {
 	end := i + len(literal)
 	if end > len(s.text) || string(s.text[i:end]) != literal {
 		return i, s.syntaxError(i, "expected a value")
@@ -498,21 +500,21 @@ func (s *source) peek(i int) byte {
 	return 0
 }
 
-// next skips whitespace.
-func (s *source) next(i int) int {
+// skipSpace skips whitespace.
+func (s *source) skipSpace(i int) int {
 	if i < len(s.text) && s.text[i] > ' ' {
 		return i
 	}
-	return s.behindSpace(i)
+	return s.skipLongSpace(i)
 }
 
-// behindSpace is like next, but at whitespace. It skips eight spaces at a time, because indentation is long.
-func (s *source) behindSpace(i int) int {
+// skipLongSpace is like next, but at whitespace. It skips eight spaces at a time, because indentation is long.
+func (s *source) skipLongSpace(i int) int {
 	for ; ; i++ {
 		if s.peek(i) == '\n' {
 			i++
 		}
-		for w := s.eight(i); ; w = s.eight(i) {
+		for w := s.loadWord(i); ; w = s.loadWord(i) {
 			if w != spaces {
 				i += bits.TrailingZeros64(w^spaces) / 8
 				break
@@ -525,8 +527,8 @@ func (s *source) behindSpace(i int) int {
 	}
 }
 
-// said returns the decoded text of the string content from i to end.
-func (s *source) said(i, end int, escapes bool) []byte {
+// decodeString returns the decoded text of the string content from i to end.
+func (s *source) decodeString(i, end int, escapes bool) []byte {
 	if escapes {
 		return s.unescape(i, end)
 	}
@@ -535,35 +537,35 @@ func (s *source) said(i, end int, escapes bool) []byte {
 
 // unescape returns the decoded text from i to end of a string that has been validated.
 func (s *source) unescape(i, end int) []byte {
-	said := make([]byte, 0, end-i)
+	decoded := make([]byte, 0, end-i)
 	for {
-		plain := bytes.IndexByte(s.text[i:end], '\\')
-		if plain < 0 {
-			return append(said, s.text[i:end]...)
+		plainLength := bytes.IndexByte(s.text[i:end], '\\')
+		if plainLength < 0 {
+			return append(decoded, s.text[i:end]...)
 		}
-		said = append(said, s.text[i:i+plain]...)
-		said, i = s.appendEscaped(said, i+plain+1)
+		decoded = append(decoded, s.text[i:i+plainLength]...)
+		decoded, i = s.appendEscaped(decoded, i+plainLength+1)
 	}
 }
 
 // appendEscaped appends the character of the escape sequence with its backslash before i.
-func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
+func (s *source) appendEscaped(decoded []byte, i int) ([]byte, int) {
 	switch b := s.text[i]; b {
 	case 'u':
 		r, end, _ := s.escapedRune(i + 1)
-		return utf8.AppendRune(said, r), end
+		return utf8.AppendRune(decoded, r), end
 	case 'b':
-		return append(said, '\b'), i + 1
+		return append(decoded, '\b'), i + 1
 	case 'f':
-		return append(said, '\f'), i + 1
+		return append(decoded, '\f'), i + 1
 	case 'n':
-		return append(said, '\n'), i + 1
+		return append(decoded, '\n'), i + 1
 	case 'r':
-		return append(said, '\r'), i + 1
+		return append(decoded, '\r'), i + 1
 	case 't':
-		return append(said, '\t'), i + 1
+		return append(decoded, '\t'), i + 1
 	default:
-		return append(said, b), i + 1
+		return append(decoded, b), i + 1
 	}
 }
 
@@ -606,15 +608,15 @@ func (s *source) hex(i int) rune {
 	return rune(number[0])<<8 | rune(number[1])
 }
 
-// plainEnd returns the offset after the string at i if the string has only ASCII characters without escapes and does
+// plainStringEnd returns the offset after the string at i if the string has only ASCII characters without escapes and does
 // not end the text. Otherwise it returns 0.
-func plainEnd(text []byte, i int) int {
+func plainStringEnd(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return 0
 	}
 	for i++; i+8 <= len(text); i += 8 {
 		w := binary.LittleEndian.Uint64(text[i:])
-		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs; found != 0 {
+		if found := ((w ^ quotes - lowBits) | (w ^ backslashes - lowBits) | (w - spaces) | w) & highBits; found != 0 {
 			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
 				return i + 1
 			}
@@ -630,11 +632,11 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
 	for {
 		var read uint64
-		i, read = s.specialAt(i)
+		i, read = s.findSpecial(i)
 		all |= read
 		switch s.peek(i) {
 		case '"':
-			if all&highs != 0 && !utf8.Valid(s.text[start:i]) {
+			if all&highBits != 0 && !utf8.Valid(s.text[start:i]) {
 				return i, escapes, s.syntaxError(start, "string is not UTF-8")
 			}
 			return i + 1, escapes, nil
@@ -649,13 +651,13 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	}
 }
 
-// specialAt finds the next special byte of a string: a quotation mark, backslash or control character. It also
+// findSpecial finds the next special byte of a string: a quotation mark, backslash or control character. It also
 // returns the OR of all preceding bytes. Its highest bits are unset if all of the bytes are ASCII.
-func (s *source) specialAt(i int) (at int, all uint64) {
+func (s *source) findSpecial(i int) (at int, all uint64) {
 	for {
-		w := s.eight(i)
+		w := s.loadWord(i)
 		// The lowest mark is the first special byte. Higher marks may be wrong.
-		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs; found != 0 {
+		if found := ((w ^ quotes - lowBits) | (w ^ backslashes - lowBits) | (w - spaces)) &^ w & highBits; found != 0 {
 			before := bits.TrailingZeros64(found) &^ 7
 			return i + before/8, all | w&(1<<before-1)
 		}
@@ -678,8 +680,8 @@ var (
 	// ErrKind is returned for a value of another kind than requested.
 	ErrKind = errors.New("wrong kind of value")
 
-	// ErrNotRead is returned when a function has not read the value that it was called for.
-	ErrNotRead = errors.New("value was not read")
+	// ErrValueNotRead is returned when a function has not read the value that it was called for.
+	ErrValueNotRead = errors.New("value was not read")
 )
 
 // Error is an error at an offset of a text.

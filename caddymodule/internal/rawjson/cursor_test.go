@@ -58,17 +58,17 @@ func literal(c *rawjson.Cursor) (any, error) {
 	}
 }
 
-// whole decodes a text that consists of one value.
-func whole(text string) (any, error) {
+// decodeOnly decodes a text that consists of one value.
+func decodeOnly(text string) (any, error) {
 	c := rawjson.NewCursor([]byte(text))
 	read, err := value(c)
 	if err != nil {
 		return nil, err
 	}
-	return read, c.End()
+	return read, c.CheckEnd()
 }
 
-func TestWayThrough(t *testing.T) {
+func TestReadObject(t *testing.T) {
 	t.Parallel()
 	text := ` { "resourceType" : "Observation", "a\u00e9": [1, true ,null,{ }], "subject":{"reference":"Patient/1"}, "id":"x" } `
 	c := rawjson.NewCursor([]byte(text))
@@ -90,8 +90,8 @@ func TestWayThrough(t *testing.T) {
 			return c.Skip()
 		}
 	})
-	if err != nil || c.End() != nil {
-		t.Fatal(err, c.End())
+	if err != nil || c.CheckEnd() != nil {
+		t.Fatal(err, c.CheckEnd())
 	}
 	if want := []string{"resourceType", "aé", "subject", "id"}; !slices.Equal(names, want) {
 		t.Errorf("names %q", names)
@@ -118,7 +118,7 @@ func TestText(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := rawjson.NewCursor([]byte(test.text))
-			if got, err := c.Text(); err != nil || got != test.want || c.End() != nil {
+			if got, err := c.Text(); err != nil || got != test.want || c.CheckEnd() != nil {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -160,7 +160,7 @@ func TestWrongKind(t *testing.T) {
 }
 
 // A function that reads nothing or two values, or hides an error, does not desynchronize the cursor.
-func TestFunctionsOutOfStep(t *testing.T) {
+func TestMisbehavingFunctions(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
 	for _, test := range []struct {
@@ -168,8 +168,8 @@ func TestFunctionsOutOfStep(t *testing.T) {
 		read func(c *rawjson.Cursor) error
 		want error
 	}{
-		{"reads nothing", func(*rawjson.Cursor) error { return nil }, rawjson.ErrNotRead},
-		{"looks at it alone", func(c *rawjson.Cursor) error { c.Kind(); return nil }, rawjson.ErrNotRead},
+		{"reads nothing", func(*rawjson.Cursor) error { return nil }, rawjson.ErrValueNotRead},
+		{"looks at it alone", func(c *rawjson.Cursor) error { c.Kind(); return nil }, rawjson.ErrValueNotRead},
 		{"reads two", func(c *rawjson.Cursor) error { _ = c.Skip(); return c.Skip() }, rawjson.ErrSyntax},
 		{"hides an error", func(c *rawjson.Cursor) error { _, _ = c.Text(); return nil }, rawjson.ErrKind},
 		{"hides where it stopped", func(c *rawjson.Cursor) error {
@@ -183,7 +183,7 @@ func TestFunctionsOutOfStep(t *testing.T) {
 			if err := c.Object(func([]byte) error { return test.read(c) }); !errors.Is(err, test.want) {
 				t.Errorf("object: %v", err)
 			}
-			if err := c.End(); !errors.Is(err, test.want) {
+			if err := c.CheckEnd(); !errors.Is(err, test.want) {
 				t.Errorf("end: %v", err)
 			}
 			c = rawjson.NewCursor([]byte(`[{"x":1,"y":2},{"b":3}]`))
@@ -211,11 +211,11 @@ func TestNoAllocations(t *testing.T) {
 
 // entries counts the subjects of the resources in a bundle.
 func entries(t testing.TB, c *rawjson.Cursor) (count int) {
-	if err := in(c, "entry", func() error {
+	if err := readMember(c, "entry", func() error {
 		return c.Array(func() error {
-			return in(c, "resource", func() error {
-				return in(c, "subject", func() error {
-					return in(c, "reference", func() error {
+			return readMember(c, "resource", func() error {
+				return readMember(c, "subject", func() error {
+					return readMember(c, "reference", func() error {
 						count++
 						_, err := c.Bytes()
 						return err
@@ -229,8 +229,8 @@ func entries(t testing.TB, c *rawjson.Cursor) (count int) {
 	return count
 }
 
-// in reads one member of the next value, an object.
-func in(c *rawjson.Cursor, member string, read func() error) error {
+// readMember reads one member of the next value, an object.
+func readMember(c *rawjson.Cursor, member string, read func() error) error {
 	return c.Object(func(name []byte) error {
 		if string(name) == member {
 			return read()
@@ -265,9 +265,9 @@ var readers = map[string]func(text string) error{
 		if err := c.Skip(); err != nil {
 			return err
 		}
-		return c.End()
+		return c.CheckEnd()
 	},
-	"read": func(text string) error { _, err := whole(text); return err },
+	"read": func(text string) error { _, err := decodeOnly(text); return err },
 }
 
 func TestMalformed(t *testing.T) {
@@ -455,8 +455,8 @@ func TestDepth(t *testing.T) {
 // longest is the maximum length of the strings in these tests: several words of eight bytes, and a remainder.
 const longest = 40
 
-// everyString calls check with strings of each length that contain one special part, at each position.
-func everyString(check func(said string)) {
+// forEachString calls check with strings of each length that contain one special part, at each position.
+func forEachString(check func(said string)) {
 	for _, part := range []string{
 		`"`, `\`, "\x00", "\x1f", "\t", " ", "!", "#", "[", "]", "\x7f", "\x80", "\x9f", "\xa2", "\xdc", "\xff", "é", "語", "\U0001f600",
 		"\xed\xa0\x80", `\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\u12`, `\x`,
@@ -473,7 +473,7 @@ func everyString(check func(said string)) {
 func TestEveryPlace(t *testing.T) {
 	t.Parallel()
 	layouts := []string{`"%s"`, `"%s`, `["%s"]`, `["1234","%s",1]`, `{"%s":1}`, `{"%s" : 1 }`, `{"a":"%s","%[1]s":""}`, `{"1":{"%s":[]}, "2":3}`}
-	everyString(func(said string) {
+	forEachString(func(said string) {
 		for _, layout := range layouts {
 			text := fmt.Sprintf(layout, said)
 			want := jsontext.Value(text).IsValid()
@@ -509,20 +509,20 @@ func TestEveryName(t *testing.T) {
 	t.Parallel()
 	for length := range longest + 1 {
 		name := strings.Repeat("abcdefghij", 4)[:length]
-		checkTwice(t, name, name, true)
-		checkTwice(t, name, name+"a", false)
+		checkDuplicate(t, name, name, true)
+		checkDuplicate(t, name, name+"a", false)
 		for at := range length {
-			checkTwice(t, name, name[:at]+"-"+name[at+1:], false)
+			checkDuplicate(t, name, name[:at]+"-"+name[at+1:], false)
 			escaped := fmt.Sprintf(`%s\u%04x%s`, name[:at], name[at], name[at+1:])
-			checkTwice(t, name, escaped, true)
-			checkTwice(t, escaped, name, true)
-			checkTwice(t, escaped, escaped, true)
+			checkDuplicate(t, name, escaped, true)
+			checkDuplicate(t, escaped, name, true)
+			checkDuplicate(t, escaped, escaped, true)
 		}
 	}
 }
 
-// checkTwice checks two names in one object, separated by no other name or by more names than the filter has bits.
-func checkTwice(t *testing.T, first, second string, twice bool) {
+// checkDuplicate checks two names in one object, separated by no other name or by more names than the filter has bits.
+func checkDuplicate(t *testing.T, first, second string, twice bool) {
 	t.Helper()
 	var between strings.Builder
 	for n := range 100 {
@@ -570,7 +570,7 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		err := rawjson.Check(text)
-		got, readErr := whole(string(text))
+		got, readErr := decodeOnly(string(text))
 		if !bytes.Equal(text, before) {
 			t.Fatal("the text was changed")
 		}
@@ -584,7 +584,7 @@ func FuzzCursor(f *testing.F) {
 			t.Fatalf("error %v, while jsontext says %v", err, valid)
 		}
 		loose := rawjson.NewCursor(text).AllowDuplicates()
-		looseErr := errors.Join(loose.Skip(), loose.End())
+		looseErr := errors.Join(loose.Skip(), loose.CheckEnd())
 		if valid := jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)); valid != (looseErr == nil) {
 			t.Fatalf("duplicates allowed: error %v, while jsontext says %v", looseErr, valid)
 		}
@@ -605,11 +605,11 @@ func checkValue(t *testing.T, text []byte, got any) {
 		return
 	}
 	for name := range members {
-		without, err := rawjson.Without(text, name)
+		without, err := rawjson.WithoutMember(text, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := rawjson.With(without, name, []byte("[0]"))
+		with, err := rawjson.WithMember(without, name, []byte("[0]"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,10 +24,10 @@ func TestEdit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			object := []byte(test.object)
-			if got, err := rawjson.With(object, "b", []byte("[0]")); err != nil || string(got) != test.with {
+			if got, err := rawjson.WithMember(object, "b", []byte("[0]")); err != nil || string(got) != test.with {
 				t.Errorf("with: %s, %v", got, err)
 			}
-			without, err := rawjson.Without(object, "b")
+			without, err := rawjson.WithoutMember(object, "b")
 			if err != nil || string(without) != test.without {
 				t.Errorf("without: %s, %v", without, err)
 			}
@@ -52,15 +52,15 @@ func TestEditRefuses(t *testing.T) {
 		{"the name twice", `{"b":1,"b":2}`, rawjson.ErrDuplicate},
 		{"another name twice", `{"a":1,"b":{"c":1,"c":2}}`, rawjson.ErrDuplicate},
 	} {
-		if got, err := rawjson.With([]byte(test.object), "b", []byte("1")); got != nil || !errors.Is(err, test.want) {
+		if got, err := rawjson.WithMember([]byte(test.object), "b", []byte("1")); got != nil || !errors.Is(err, test.want) {
 			t.Errorf("%s, with: %s, %v", test.name, got, err)
 		}
-		if got, err := rawjson.Without([]byte(test.object), "b"); got != nil || !errors.Is(err, test.want) {
+		if got, err := rawjson.WithoutMember([]byte(test.object), "b"); got != nil || !errors.Is(err, test.want) {
 			t.Errorf("%s, without: %s, %v", test.name, got, err)
 		}
 	}
 	for _, value := range []string{"", "1,", `1,"c":2`, "}", "x"} {
-		if got, err := rawjson.With([]byte(`{}`), "b", []byte(value)); got != nil || !errors.Is(err, rawjson.ErrSyntax) {
+		if got, err := rawjson.WithMember([]byte(`{}`), "b", []byte(value)); got != nil || !errors.Is(err, rawjson.ErrSyntax) {
 			t.Errorf("with %q: %s, %v", value, got, err)
 		}
 	}
@@ -69,11 +69,11 @@ func TestEditRefuses(t *testing.T) {
 func TestEditQuotesNames(t *testing.T) {
 	t.Parallel()
 	name := "a\"\\\n"
-	object, err := rawjson.With([]byte(`{}`), name, []byte("1"))
+	object, err := rawjson.WithMember([]byte(`{}`), name, []byte("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := rawjson.Without(object, name); err != nil || string(again) != "{}" {
+	if again, err := rawjson.WithoutMember(object, name); err != nil || string(again) != "{}" {
 		t.Errorf("%s, then %s, %v", object, again, err)
 	}
 }

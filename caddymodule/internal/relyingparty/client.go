@@ -22,8 +22,8 @@ import (
 // DefaultTimeout is the default of [Config.Timeout].
 const DefaultTimeout = 10 * time.Second
 
-// maxBody is the maximum number of bytes read from a response.
-const maxBody = 1 << 20
+// maxBodySize is the maximum number of bytes read from a response.
+const maxBodySize = 1 << 20
 
 // endpoint is the purpose of a request, which determines the kind of its errors.
 type endpoint string
@@ -33,7 +33,7 @@ const (
 	keysEndpoint      endpoint = "jwks_uri"
 	tokenEndpoint     endpoint = "token endpoint"
 	userinfoEndpoint  endpoint = "userinfo endpoint"
-	registeredAddress endpoint = "registered address"
+	registeredURL     endpoint = "registered address"
 )
 
 type client struct {
@@ -85,7 +85,7 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 
 // do treats any status other than 200 as an error.
 func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
-	response, err := (&http.Client{Transport: exchange{c, e}}).Do(r)
+	response, err := (&http.Client{Transport: bufferedTransport{c, e}}).Do(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,48 +96,48 @@ func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	return body, response.Header, err
 }
 
-// exchange is an http.RoundTripper that reads whole responses, so that the timeout covers the body too.
-type exchange struct {
+// bufferedTransport is an http.RoundTripper that reads whole responses, so that the timeout covers the body too.
+type bufferedTransport struct {
 	client
 	endpoint endpoint
 }
 
 // RoundTrip implements http.RoundTripper.
-func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+func (x bufferedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), x.timeout)
 	defer cancel()
-	var began atomic.Bool // set by a goroutine of the transport
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { began.Store(true) }})
+	var hasStarted atomic.Bool // set by a goroutine of the transport
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { hasStarted.Store(true) }})
 	response, err := x.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		return nil, x.failure(err, began.Load())
+		return nil, x.classifyError(err, hasStarted.Load())
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 300 && response.StatusCode < 400 {
 		return nil, fmt.Errorf("%s: %w: %d", x.endpoint, ErrRedirect, response.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodySize+1))
 	if err != nil {
-		return nil, x.failure(err, true)
+		return nil, x.classifyError(err, true)
 	}
-	if len(body) > maxBody {
-		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBody)
+	if len(body) > maxBodySize {
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBodySize)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }
 
-// failure returns the [Error] for a connection error that has a kind, and otherwise the error itself.
-func (x exchange) failure(err error, began bool) error {
+// classifyError returns the [Error] for a connection error that has a kind, and otherwise the error itself.
+func (x bufferedTransport) classifyError(err error, hasStarted bool) error {
 	err = fmt.Errorf("%s: %w", x.endpoint, err)
 	switch timeout := isTimeout(err); {
 	case !timeout && isReset(err):
-		return &Error{Kind: Reset, Err: err}
+		return &Error{Kind: ConnectionReset, Err: err}
 	case !timeout:
 		return err
 	case x.endpoint == keysEndpoint:
 		return &Error{Kind: KeysTimeout, Err: err}
-	case x.endpoint == tokenEndpoint && !began:
+	case x.endpoint == tokenEndpoint && !hasStarted:
 		return &Error{Kind: TokenTimeout, Err: err}
 	}
 	return &Error{Kind: ReadTimeout, Err: err}
@@ -168,7 +168,7 @@ type streamError struct {
 // Error implements error, which errors.As requires.
 func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d", e.Code) }
 
-var errNotPublic = errors.New("the address is not a public one")
+var errNonPublicAddress = errors.New("the address is not a public one")
 
 // PublicTransport connects only to public addresses, for URLs chosen by clients (RFC 7591 §5; server-side
 // request forgery, RFC 9700 §4.10). It checks each address after name resolution, and bypasses proxies,
@@ -176,17 +176,17 @@ var errNotPublic = errors.New("the address is not a public one")
 func PublicTransport() http.RoundTripper {
 	t := defaultTransport()
 	t.Proxy = nil
-	t.DialContext = (&net.Dialer{Timeout: DefaultTimeout, KeepAlive: 30 * time.Second, Control: publicOnly}).DialContext
+	t.DialContext = (&net.Dialer{Timeout: DefaultTimeout, KeepAlive: 30 * time.Second, Control: rejectNonPublic}).DialContext
 	return t
 }
 
-func publicOnly(_, address string, _ syscall.RawConn) error {
+func rejectNonPublic(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %s", errNotPublic, address)
+		return fmt.Errorf("%w: %s", errNonPublicAddress, address)
 	}
 	if !isPublic(to.Addr()) {
-		return fmt.Errorf("%w: %s", errNotPublic, to.Addr())
+		return fmt.Errorf("%w: %s", errNonPublicAddress, to.Addr())
 	}
 	return nil
 }
@@ -195,8 +195,8 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 // IPv4 address.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// specialPurpose lists the non-public IPv4 addresses, and the non-public addresses in globalIPv6 (RFC 6890).
-var specialPurpose = prefixes(
+// nonPublicPrefixes lists the non-public IPv4 addresses, and the non-public addresses in globalIPv6 (RFC 6890).
+var nonPublicPrefixes = mustParsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 	"224.0.0.0/4", "240.0.0.0/4",
@@ -207,10 +207,10 @@ func isPublic(ip netip.Addr) bool {
 	if ip = ip.Unmap(); ip.Is6() && !globalIPv6.Contains(ip.WithZone("")) {
 		return false
 	}
-	return !slices.ContainsFunc(specialPurpose, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) })
+	return !slices.ContainsFunc(nonPublicPrefixes, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) })
 }
 
-func prefixes(texts ...string) []netip.Prefix {
+func mustParsePrefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
 		list[i] = netip.MustParsePrefix(text)
@@ -224,10 +224,10 @@ const fetchTimeout = 5 * time.Second
 // Fetch returns the content at an address that a client registered, limited to five seconds and to most
 // bytes. It follows no redirect, and sends nothing that identifies a person. The transport determines
 // which hosts are reachable; see [PublicTransport].
-func Fetch(ctx context.Context, transport http.RoundTripper, url string, most int) ([]byte, error) {
-	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredAddress, url, nil)
-	if err == nil && len(body) > most {
-		err = fmt.Errorf("%s: %w: more than %d bytes", registeredAddress, ErrTooLarge, most)
+func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit int) ([]byte, error) {
+	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredURL, url, nil)
+	if err == nil && len(body) > limit {
+		err = fmt.Errorf("%s: %w: more than %d bytes", registeredURL, ErrTooLarge, limit)
 	}
 	return body, err
 }
@@ -235,21 +235,21 @@ func Fetch(ctx context.Context, transport http.RoundTripper, url string, most in
 // Kind is the kind of an [Error].
 type Kind int
 
-// The kinds. Each but [Declined] has a description for the client.
+// The kinds. Each but [AuthorizationFailed] has a description for the client.
 const (
-	TokenTimeout Kind = iota + 1 // the token endpoint did not start to respond in time
-	KeysTimeout                  // the key set did not arrive in time
-	Refused                      // the token endpoint returned an error, or no token response (RFC 6749 §5)
-	Reset                        // the provider closed a connection before it responded
-	ReadTimeout                  // another response did not arrive in time
-	Declined                     // the browser returned with an error (RFC 6749 §4.1.2.1)
+	TokenTimeout        Kind = iota + 1 // the token endpoint did not start to respond in time
+	KeysTimeout                         // the key set did not arrive in time
+	TokenRejected                       // the token endpoint returned an error, or no token response (RFC 6749 §5)
+	ConnectionReset                     // the provider closed a connection before it responded
+	ReadTimeout                         // another response did not arrive in time
+	AuthorizationFailed                 // the browser returned with an error (RFC 6749 §4.1.2.1)
 )
 
 // String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	names := [...]string{
-		TokenTimeout: "token time-out", KeysTimeout: "keys time-out", Refused: "refused",
-		Reset: "connection reset", ReadTimeout: "read time-out", Declined: "declined",
+		TokenTimeout: "token time-out", KeysTimeout: "keys time-out", TokenRejected: "refused",
+		ConnectionReset: "connection reset", ReadTimeout: "read time-out", AuthorizationFailed: "declined",
 	}
 	if k < TokenTimeout || int(k) >= len(names) {
 		return fmt.Sprintf("kind %d", int(k))
@@ -261,10 +261,10 @@ func (k Kind) String() string {
 // [Error.Description] may be shown.
 type Error struct {
 	Kind   Kind // kind of failure
-	Status int  // status of the token endpoint's response; only for [Refused]
+	Status int  // status of the token endpoint's response; only for [TokenRejected]
 
 	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API) if it has at most
-	// 100 characters that the RFC allows. Only for [Refused] and [Declined].
+	// 100 characters that the RFC allows. Only for [TokenRejected] and [AuthorizationFailed].
 	Code string
 
 	Err error // the cause
@@ -290,11 +290,11 @@ func (e *Error) Description(name string, google bool) (string, bool) {
 		return "Timeout occurred in calling IdP token endpoint", true
 	case KeysTimeout:
 		return "Timeout in calling jwks uri", true
-	case Reset:
+	case ConnectionReset:
 		return "Connection reset", true
 	case ReadTimeout:
 		return "Read timed out", true
-	case Refused:
+	case TokenRejected:
 		detail := "error getting token"
 		if google && e.Code != "" {
 			detail = e.Code

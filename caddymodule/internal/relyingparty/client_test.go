@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// peer accepts connections and calls do with each.
-func peer(t *testing.T, do func(*net.TCPConn)) (address string) {
+// newTCPServer accepts connections and calls do with each.
+func newTCPServer(t *testing.T, do func(*net.TCPConn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func TestConnectionFaults(t *testing.T) {
 			member := map[providertest.Endpoint]string{
 				providertest.Token: "token_endpoint", providertest.Keys: "jwks_uri", providertest.UserInfo: "userinfo_endpoint",
 			}[tt.endpoint]
-			address := tt.scheme + peer(t, tt.do) + "/x"
+			address := tt.scheme + newTCPServer(t, tt.do) + "/x"
 			idp.Change(func(s *providertest.Settings) { s.Metadata[member] = address })
 			timeout := 5 * time.Second
 			if tt.cause != nil {
@@ -114,49 +114,49 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"token: silent", providertest.Token, providertest.Silent, tokenTimeout, context.DeadlineExceeded},
+	{"token: silent", providertest.Token, providertest.NeverRespond, tokenTimeout, context.DeadlineExceeded},
 	{"token: header stalls", providertest.Token, providertest.StallHeader, readTimeout, context.DeadlineExceeded},
-	{"token: body stalls", providertest.Token, providertest.Stall, readTimeout, context.DeadlineExceeded},
-	{"token: body drips", providertest.Token, providertest.Drip, readTimeout, context.DeadlineExceeded},
-	{"token: RST within the body", providertest.Token, providertest.Reset, reset, nil},
-	{"token: RST before the answer", providertest.Token, providertest.ResetAtOnce, reset, nil},
-	{"token: FIN before the answer", providertest.Token, providertest.Close, reset, nil},
-	{"token: FIN within the body", providertest.Token, providertest.Truncate, reset, nil},
+	{"token: body stalls", providertest.Token, providertest.StallBody, readTimeout, context.DeadlineExceeded},
+	{"token: body drips", providertest.Token, providertest.DripBytes, readTimeout, context.DeadlineExceeded},
+	{"token: RST within the body", providertest.Token, providertest.ResetMidResponse, reset, nil},
+	{"token: RST before the answer", providertest.Token, providertest.ResetConnection, reset, nil},
+	{"token: FIN before the answer", providertest.Token, providertest.CloseConnection, reset, nil},
+	{"token: FIN within the body", providertest.Token, providertest.TruncateBody, reset, nil},
 	{"token: 500", providertest.Token, providertest.Status(500), "General Hospital Error - 500 error getting token", nil},
 	{"token: 503", providertest.Token, providertest.Status(503), "General Hospital Error - 503 error getting token", nil},
 	{"token: 400", providertest.Token, providertest.ErrorResponse(400, "invalid_grant"), "General Hospital Error - 400 error getting token", nil},
 	{"token: 401", providertest.Token, providertest.ErrorResponse(401, "invalid_client"), "General Hospital Error - 401 error getting token", nil},
-	{"token: HTML", providertest.Token, providertest.HTML, "General Hospital Error - 200 error getting token", nil},
+	{"token: HTML", providertest.Token, providertest.SendHTML, "General Hospital Error - 200 error getting token", nil},
 	{"token: another JSON", providertest.Token, providertest.JSON(200, []string{"x"}), "General Hospital Error - 200 error getting token", nil},
 	{"token: error with 200", providertest.Token, providertest.ErrorResponse(200, "invalid_grant"), "General Hospital Error - 200 error getting token", nil},
 	{"token: no access token", providertest.Token, providertest.JSON(200, map[string]string{"id_token": "x"}), "General Hospital Error - 200 error getting token", nil},
 	{"token: no ID token", providertest.Token, providertest.JSON(200, map[string]string{"access_token": "x", "token_type": "Bearer"}), "", relyingparty.ErrIDToken},
-	{"token: 10 MB", providertest.Token, providertest.Huge, "", relyingparty.ErrTooLarge},
+	{"token: 10 MB", providertest.Token, providertest.SendHugeJSON, "", relyingparty.ErrTooLarge},
 	{"token: redirect", providertest.Token, providertest.Redirect("https://attacker.example/"), "", relyingparty.ErrRedirect},
 
-	{"keys: silent", providertest.Keys, providertest.Silent, keysTimeout, context.DeadlineExceeded},
-	{"keys: body stalls", providertest.Keys, providertest.Stall, keysTimeout, context.DeadlineExceeded},
-	{"keys: RST", providertest.Keys, providertest.Reset, reset, nil},
+	{"keys: silent", providertest.Keys, providertest.NeverRespond, keysTimeout, context.DeadlineExceeded},
+	{"keys: body stalls", providertest.Keys, providertest.StallBody, keysTimeout, context.DeadlineExceeded},
+	{"keys: RST", providertest.Keys, providertest.ResetMidResponse, reset, nil},
 	{"keys: 500", providertest.Keys, providertest.Status(500), "", relyingparty.ErrStatus},
-	{"keys: HTML", providertest.Keys, providertest.HTML, "", relyingparty.ErrKeys},
-	{"keys: 10 MB", providertest.Keys, providertest.Huge, "", relyingparty.ErrTooLarge},
+	{"keys: HTML", providertest.Keys, providertest.SendHTML, "", relyingparty.ErrKeys},
+	{"keys: 10 MB", providertest.Keys, providertest.SendHugeJSON, "", relyingparty.ErrTooLarge},
 	{"keys: redirect", providertest.Keys, providertest.Redirect("https://attacker.example/"), "", relyingparty.ErrRedirect},
 	{"keys: none", providertest.Keys, providertest.JSON(200, []byte(`{"keys":[]}`)), "", relyingparty.ErrUnknownKey},
 
-	{"userinfo: silent", providertest.UserInfo, providertest.Silent, readTimeout, context.DeadlineExceeded},
-	{"userinfo: RST", providertest.UserInfo, providertest.Reset, reset, nil},
+	{"userinfo: silent", providertest.UserInfo, providertest.NeverRespond, readTimeout, context.DeadlineExceeded},
+	{"userinfo: RST", providertest.UserInfo, providertest.ResetMidResponse, reset, nil},
 	{"userinfo: 500", providertest.UserInfo, providertest.Status(500), "", relyingparty.ErrStatus},
-	{"userinfo: HTML", providertest.UserInfo, providertest.HTML, "", relyingparty.ErrUserInfo},
-	{"userinfo: 10 MB", providertest.UserInfo, providertest.Huge, "", relyingparty.ErrTooLarge},
+	{"userinfo: HTML", providertest.UserInfo, providertest.SendHTML, "", relyingparty.ErrUserInfo},
+	{"userinfo: 10 MB", providertest.UserInfo, providertest.SendHugeJSON, "", relyingparty.ErrTooLarge},
 	{"userinfo: redirect", providertest.UserInfo, providertest.Redirect("https://attacker.example/"), "", relyingparty.ErrRedirect},
 
-	{"discovery: silent", providertest.Discovery, providertest.Silent, readTimeout, context.DeadlineExceeded},
-	{"discovery: body stalls", providertest.Discovery, providertest.Stall, readTimeout, context.DeadlineExceeded},
-	{"discovery: RST", providertest.Discovery, providertest.Reset, reset, nil},
-	{"discovery: FIN", providertest.Discovery, providertest.Close, reset, nil},
+	{"discovery: silent", providertest.Discovery, providertest.NeverRespond, readTimeout, context.DeadlineExceeded},
+	{"discovery: body stalls", providertest.Discovery, providertest.StallBody, readTimeout, context.DeadlineExceeded},
+	{"discovery: RST", providertest.Discovery, providertest.ResetMidResponse, reset, nil},
+	{"discovery: FIN", providertest.Discovery, providertest.CloseConnection, reset, nil},
 	{"discovery: 500", providertest.Discovery, providertest.Status(500), "", relyingparty.ErrStatus},
-	{"discovery: HTML", providertest.Discovery, providertest.HTML, "", relyingparty.ErrMetadata},
-	{"discovery: 10 MB", providertest.Discovery, providertest.Huge, "", relyingparty.ErrTooLarge},
+	{"discovery: HTML", providertest.Discovery, providertest.SendHTML, "", relyingparty.ErrMetadata},
+	{"discovery: 10 MB", providertest.Discovery, providertest.SendHugeJSON, "", relyingparty.ErrTooLarge},
 	{"discovery: redirect", providertest.Discovery, providertest.Redirect("https://attacker.example/"), "", relyingparty.ErrRedirect},
 }
 
@@ -166,7 +166,7 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			idp := providertest.Start(t)
-			idp.Fail(tt.endpoint, tt.fault)
+			idp.SetFault(tt.endpoint, tt.fault)
 			err := failedSignIn(t, idp, shortTimeout(tt))
 			checkFault(t, err, tt.description, tt.cause)
 			if got := count(idp, tt.endpoint); got != 1 {
@@ -197,8 +197,8 @@ func failedSignIn(t *testing.T, idp *providertest.Provider, timeout time.Duratio
 	return err
 }
 
-// refused checks that sign-in at a provider with changed settings fails with the given error.
-func refused(t *testing.T, name string, cause error, change func(*providertest.Settings)) {
+// checkSignInFails checks that sign-in at a provider with changed settings fails with the given error.
+func checkSignInFails(t *testing.T, name string, cause error, change func(*providertest.Settings)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		checkFault(t, failedSignIn(t, providertest.Start(t, change), 0), "", cause)
@@ -244,7 +244,7 @@ func TestSYNDropped(t *testing.T) {
 		t.Run(string(tt.endpoint), func(t *testing.T) {
 			t.Parallel()
 			idp := providertest.Start(t)
-			idp.Drop(t, tt.endpoint)
+			idp.DropPackets(t, tt.endpoint)
 			err := failedSignIn(t, idp, 300*time.Millisecond)
 			checkFault(t, err, tt.description, context.DeadlineExceeded)
 		})
@@ -277,9 +277,9 @@ func TestHTTP2(t *testing.T) {
 	if identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest()); err != nil || identity.Subject != providertest.Alice.Subject {
 		t.Fatal(identity, err)
 	}
-	idp.Fail(providertest.Token, providertest.Abort)
+	idp.SetFault(providertest.Token, providertest.AbortHandler)
 	checkFault(t, failedSignIn(t, idp, 0), reset, nil)
-	idp.Fail(providertest.Token, providertest.Stall)
+	idp.SetFault(providertest.Token, providertest.StallBody)
 	checkFault(t, failedSignIn(t, idp, 300*time.Millisecond), readTimeout, context.DeadlineExceeded)
 }
 
@@ -300,11 +300,11 @@ func TestCallerLeaves(t *testing.T) {
 	idp := providertest.Start(t)
 	p := newProvider(t, idp, nil)
 	r := newRequest()
-	c := answer(t, p, idp, r)
+	c := providerResponse(t, p, idp, r)
 	ctx, cancel := context.WithCancel(t.Context())
-	idp.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) {
+	idp.SetFault(providertest.Token, func(w http.ResponseWriter, r *http.Request) {
 		cancel()
-		providertest.Silent(w, r)
+		providertest.NeverRespond(w, r)
 	})
 	_, err := p.Exchange(ctx, c, r)
 	checkFault(t, err, "", context.Canceled)
@@ -313,7 +313,7 @@ func TestCallerLeaves(t *testing.T) {
 // A response is read only up to the limit.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
-	body := &endless{}
+	body := &endlessTransport{}
 	idp := providertest.New(issuer)
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = body })
 	_, err := p.AuthenticationURL(t.Context(), newRequest())
@@ -323,24 +323,24 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// endless is a transport with endless response bodies.
-type endless struct {
+// endlessTransport is a transport with endless response bodies.
+type endlessTransport struct {
 	read   int
 	closed bool
 }
 
-func (e *endless) RoundTrip(*http.Request) (*http.Response, error) {
+func (e *endlessTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: e}, nil
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessTransport) Read(p []byte) (int, error) {
 	if e.read += len(p); e.read > 1<<26 {
 		return 0, errors.New("read 64 MiB")
 	}
 	return len(p), nil
 }
 
-func (e *endless) Close() error {
+func (e *endlessTransport) Close() error {
 	e.closed = true
 	return nil
 }
@@ -364,7 +364,7 @@ func TestProviderErrorCode(t *testing.T) {
 		{"an API's reason", providertest.JSON(401, []byte(`{"error":{"errors":[{"domain":"global","reason":"authError"},{"reason":"other"}],"code":401,"message":"Invalid Credentials"}}`)), "Google Error - 401 authError", "Google Error - 401 error getting token"},
 		{"an API's status with markup", providertest.JSON(400, []byte(`{"error":{"status":"\"\r\n<b>"}}`)), "Google Error - 400 error getting token", "Google Error - 400 error getting token"},
 		{"an API's status with 200", providertest.JSON(200, []byte(`{"error":{"status":"UNAVAILABLE"}}`)), "Google Error - 200 error getting token", "Google Error - 200 error getting token"},
-		{"in HTML", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502); providertest.HTML(w, r) }, "Google Error - 502 error getting token", "Google Error - 502 error getting token"},
+		{"in HTML", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502); providertest.SendHTML(w, r) }, "Google Error - 502 error getting token", "Google Error - 502 error getting token"},
 		{"in a form", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/x-www-form-urlencoded")
 			w.WriteHeader(400)
@@ -375,7 +375,7 @@ func TestProviderErrorCode(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			idp := providertest.Start(t)
-			idp.Fail(providertest.Token, tt.fault)
+			idp.SetFault(providertest.Token, tt.fault)
 			err := failedSignIn(t, idp, 0)
 			if got := describe(err, "Google", true); got != tt.google {
 				t.Errorf("Google: %q", got)
@@ -392,7 +392,7 @@ func TestProviderErrorCode(t *testing.T) {
 
 func TestDescriptionCharset(t *testing.T) {
 	t.Parallel()
-	e := &relyingparty.Error{Kind: relyingparty.Refused, Status: 500}
+	e := &relyingparty.Error{Kind: relyingparty.TokenRejected, Status: 500}
 	if got, _ := e.Description("Klinikum \"Köln\"\r\n", false); got != "Klinikum ?K?ln??? Error - 500 error getting token" {
 		t.Errorf("%q", got)
 	}
@@ -403,15 +403,15 @@ func TestErrorText(t *testing.T) {
 	cause := errors.New("cause")
 	for kind, want := range map[relyingparty.Kind]string{
 		relyingparty.TokenTimeout: "token time-out: cause", relyingparty.KeysTimeout: "keys time-out: cause",
-		relyingparty.Refused: "refused: cause", relyingparty.Reset: "connection reset: cause",
-		relyingparty.ReadTimeout: "read time-out: cause", relyingparty.Declined: "declined: cause", 0: "kind 0: cause",
+		relyingparty.TokenRejected: "refused: cause", relyingparty.ConnectionReset: "connection reset: cause",
+		relyingparty.ReadTimeout: "read time-out: cause", relyingparty.AuthorizationFailed: "declined: cause", 0: "kind 0: cause",
 	} {
 		err := &relyingparty.Error{Kind: kind, Err: cause}
 		if err.Error() != want || !errors.Is(err, cause) {
 			t.Errorf("%q, want %q", err, want)
 		}
 	}
-	if got := (&relyingparty.Error{Kind: relyingparty.Reset}).Error(); got != "connection reset" {
+	if got := (&relyingparty.Error{Kind: relyingparty.ConnectionReset}).Error(); got != "connection reset" {
 		t.Error(got)
 	}
 }

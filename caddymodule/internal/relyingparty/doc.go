@@ -19,7 +19,7 @@
 //	[Identity]
 //
 // Later, [Provider.Refresh] in refresh.go checks that the person still has access and returns current
-// claims; [Denied] distinguishes a denial from an outage. [Provider.Revoke] revokes the refresh token.
+// claims; [IsDenial] distinguishes a denial from an outage. [Provider.Revoke] revokes the refresh token.
 //
 // The caller creates state and nonce, binds them to the browser, and uses each once. A [Provider] stores
 // nothing about a sign-in, so concurrent sign-ins cannot be mixed up.

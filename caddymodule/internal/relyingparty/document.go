@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// minInterval is the minimum time between two requests for a document.
-	minInterval = time.Minute
+	// minRequestInterval is the minimum time between two requests for a document.
+	minRequestInterval = time.Minute
 
 	// Limits of the back-off while requests fail: 1 s, 2 s, 4 s, … 1 min.
-	firstRetry = time.Second
-	lastRetry  = time.Minute
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
 
-	// grace is how long a stale document is used while it is being refreshed.
-	grace = time.Minute
+	// staleGracePeriod is how long a stale document is used while it is being refreshed.
+	staleGracePeriod = time.Minute
 
 	// maxStale is how long a stale document is used while requests fail: an outage of the
 	// provider must not become an outage of the gateway, but a withdrawn key must stop working.
@@ -29,40 +29,40 @@ const (
 // document is fetched on first use and cached. At most one request is in flight. The request continues
 // if its caller gives up, because the next caller needs the result too.
 type document[T any] struct {
-	fetch  func(context.Context) (T, time.Duration, error) // returns the document and its lifetime
-	pause  time.Duration                                   // minimum time between two requests while a version exists
-	failed func(error)                                     // receives errors that an older version hides from callers
-	exact  bool                                            // a stale version is never used, and can always be renewed
+	fetch     func(context.Context) (T, time.Duration, error) // returns the document and its lifetime
+	interval  time.Duration                                   // minimum time between two requests while a version exists
+	onFailure func(error)                                     // receives errors that an older version hides from callers
+	strict    bool                                            // a stale version is never used, and can always be renewed
 
-	flight   singleflight.Group
-	latest   atomic.Pointer[version[T]]
-	renewing atomic.Bool // set by renewInBackground
+	flight     singleflight.Group
+	latest     atomic.Pointer[documentVersion[T]]
+	isRenewing atomic.Bool // set by renewInBackground
 }
 
-// version is a fetched document, or a failed attempt. It is immutable.
-type version[T any] struct {
-	value    T
-	usable   time.Time // end of use; zero without a value
-	fresh    time.Time // end of freshness
-	asked    time.Time // time of the request
-	retry    time.Time // earliest time of the next request
-	failures int       // consecutive
-	err      error     // error of the latest attempt
+// documentVersion is a fetched document, or a failed attempt. It is immutable.
+type documentVersion[T any] struct {
+	value       T
+	usableUntil time.Time // end of use; zero without a value
+	freshUntil  time.Time // end of freshness
+	requestedAt time.Time // time of the request
+	retryAt     time.Time // earliest time of the next request
+	failures    int       // consecutive
+	err         error     // error of the latest attempt
 }
 
 // get returns the document, or a stale one if requests fail. It blocks only if no version exists, or for
 // the first caller after grace.
 func (d *document[T]) get(ctx context.Context) (T, error) {
-	v := d.version()
+	v := d.latestVersion()
 	switch now := time.Now(); {
-	case now.Before(v.fresh):
+	case now.Before(v.freshUntil):
 		return v.value, nil
-	case !d.exact && now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
+	case !d.strict && now.Before(v.freshUntil.Add(staleGracePeriod)), v.err != nil && now.Before(v.usableUntil):
 		d.renewInBackground(ctx, v)
 		return v.value, nil
 	}
-	v, err := d.renewed(ctx)
-	if err == nil && !time.Now().Before(v.usable) {
+	v, err := d.waitForRenewal(ctx)
+	if err == nil && !time.Now().Before(v.usableUntil) {
 		err = v.err
 	}
 	return v.value, err
@@ -72,27 +72,27 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 // within the pause. Unlike get, it returns the error of the latest attempt even if an older version
 // exists.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
-	v, err := d.renewed(ctx)
+	v, err := d.waitForRenewal(ctx)
 	if err == nil {
 		err = v.err
 	}
 	return v.value, err
 }
 
-func (d *document[T]) version() *version[T] {
+func (d *document[T]) latestVersion() *documentVersion[T] {
 	if v := d.latest.Load(); v != nil {
 		return v
 	}
-	return new(version[T])
+	return new(documentVersion[T])
 }
 
-// renewed waits for renew. It fails only with the error of ctx.
-func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
+// waitForRenewal waits for renew. It fails only with the error of ctx.
+func (d *document[T]) waitForRenewal(ctx context.Context) (*documentVersion[T], error) {
 	select {
 	case result := <-d.renew(ctx):
-		return result.Val.(*version[T]), nil
+		return result.Val.(*documentVersion[T]), nil
 	case <-ctx.Done():
-		return new(version[T]), fmt.Errorf("waiting for the provider: %w", context.Cause(ctx))
+		return new(documentVersion[T]), fmt.Errorf("waiting for the provider: %w", context.Cause(ctx))
 	}
 }
 
@@ -100,55 +100,55 @@ func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
-		v := d.version()
-		if d.isEarly(v) {
+		v := d.latestVersion()
+		if d.isTooEarly(v) {
 			return v, nil
 		}
-		v = d.next(ctx, v)
+		v = d.fetchNext(ctx, v)
 		d.latest.Store(v)
 		return v, nil
 	})
 }
 
-// isEarly reports whether it is too early to replace a version.
-func (d *document[T]) isEarly(v *version[T]) bool {
+// isTooEarly reports whether it is too early to replace a version.
+func (d *document[T]) isTooEarly(v *documentVersion[T]) bool {
 	now := time.Now()
-	return now.Before(v.retry) && (!d.exact || v.err != nil || now.Before(v.fresh))
+	return now.Before(v.retryAt) && (!d.strict || v.err != nil || now.Before(v.freshUntil))
 }
 
-func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
-	if time.Now().Before(v.retry) || !d.renewing.CompareAndSwap(false, true) {
+func (d *document[T]) renewInBackground(ctx context.Context, v *documentVersion[T]) {
+	if time.Now().Before(v.retryAt) || !d.isRenewing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		defer d.renewing.Store(false)
+		defer d.isRenewing.Store(false)
 		<-d.renew(ctx)
 	}()
 }
 
-func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
-	asked := time.Now()
-	value, fresh, err := d.fetch(ctx)
+func (d *document[T]) fetchNext(ctx context.Context, old *documentVersion[T]) *documentVersion[T] {
+	requestedAt := time.Now()
+	value, lifetime, err := d.fetch(ctx)
 	now := time.Now()
 	if err == nil {
-		v := &version[T]{value: value, asked: asked, fresh: now.Add(fresh), usable: now.Add(fresh), retry: now.Add(d.pause)}
-		if !d.exact {
-			v.usable = v.usable.Add(maxStale)
+		v := &documentVersion[T]{value: value, requestedAt: requestedAt, freshUntil: now.Add(lifetime), usableUntil: now.Add(lifetime), retryAt: now.Add(d.interval)}
+		if !d.strict {
+			v.usableUntil = v.usableUntil.Add(maxStale)
 		}
 		return v
 	}
 	v := *old
 	v.err = err
 	v.failures++
-	wait := lastRetry
+	delay := maxRetryDelay
 	if old.failures < 6 {
-		wait = min(firstRetry<<old.failures, lastRetry)
+		delay = min(minRetryDelay<<old.failures, maxRetryDelay)
 	}
-	if now.Before(v.usable) {
-		wait = max(wait, d.pause)
-		d.failed(err)
+	if now.Before(v.usableUntil) {
+		delay = max(delay, d.interval)
+		d.onFailure(err)
 	}
-	v.retry = now.Add(wait)
+	v.retryAt = now.Add(delay)
 	return &v
 }
 
@@ -165,7 +165,7 @@ func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	}
 	client := newClient(c.Transport, c.Timeout)
 	return &Discovery{&document[[]byte]{
-		pause: minInterval, failed: warner(c.Logger, c.Issuer),
+		interval: minRequestInterval, onFailure: newFailureLogger(c.Logger, c.Issuer),
 		fetch: func(ctx context.Context) ([]byte, time.Duration, error) {
 			body, err := discoveryText(ctx, client, c.Issuer)
 			if err == nil {
@@ -189,19 +189,19 @@ func checkDiscovery(body []byte, issuer string) error {
 	if err := m.checkSignIn(); err != nil {
 		return err
 	}
-	var further struct {
+	var optional struct {
 		Registration string `json:"registration_endpoint"`
 		Management   string `json:"management_endpoint"`
 		Brands       string `json:"user_access_brand_bundle"`
 	}
-	if err := json.Unmarshal(body, &further); err != nil {
+	if err := json.Unmarshal(body, &optional); err != nil {
 		return fmt.Errorf("%w: %w", ErrMetadata, err)
 	}
 	return checkEndpoints(issuer,
-		named{"revocation_endpoint", m.RevocationEndpoint},
-		named{"introspection_endpoint", m.IntrospectionEndpoint},
-		named{"registration_endpoint", further.Registration},
-		named{"management_endpoint", further.Management},
-		named{"user_access_brand_bundle", further.Brands},
+		namedEndpoint{"revocation_endpoint", m.RevocationEndpoint},
+		namedEndpoint{"introspection_endpoint", m.IntrospectionEndpoint},
+		namedEndpoint{"registration_endpoint", optional.Registration},
+		namedEndpoint{"management_endpoint", optional.Management},
+		namedEndpoint{"user_access_brand_bundle", optional.Brands},
 	)
 }

@@ -23,8 +23,8 @@ func TestDiscoveryBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		idp := providertest.New(issuer)
-		idp.Fail(providertest.Discovery, providertest.Silent)
-		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = inMemory{idp} })
+		idp.SetFault(providertest.Discovery, providertest.NeverRespond)
+		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = handlerTransport{idp} })
 		ask := func(wait time.Duration, requests int) error {
 			t.Helper()
 			start := time.Now()
@@ -45,7 +45,7 @@ func TestDiscoveryBackOff(t *testing.T) {
 		checkFault(t, ask(relyingparty.DefaultTimeout, 2), readTimeout, nil)
 		time.Sleep(time.Second)
 		checkFault(t, ask(0, 2), readTimeout, nil)
-		idp.Fail(providertest.Discovery, nil)
+		idp.SetFault(providertest.Discovery, nil)
 		time.Sleep(time.Second)
 		if err := ask(0, 3); err != nil {
 			t.Error("up again:", err)
@@ -60,7 +60,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 		var log bytes.Buffer
 		idp := providertest.New(issuer)
 		p := newProvider(t, idp, func(c *relyingparty.Config) {
-			c.Transport, c.Logger = inMemory{idp}, slog.New(slog.NewTextHandler(&log, nil))
+			c.Transport, c.Logger = handlerTransport{idp}, slog.New(slog.NewTextHandler(&log, nil))
 		})
 		ask := func(requests int) {
 			t.Helper()
@@ -77,7 +77,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 		ask(1)
 		time.Sleep(time.Second)
 		ask(2)
-		idp.Fail(providertest.Discovery, providertest.Status(500))
+		idp.SetFault(providertest.Discovery, providertest.Status(500))
 		time.Sleep(time.Hour)
 		ask(3)
 		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, issuer) {
@@ -101,9 +101,9 @@ func TestNewDoesNothing(t *testing.T) {
 func TestFloodDuringOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, s, keys := serving(t, nil)
+		_, s, keys := newServedKeySet(t, nil)
 		wantKey(t, keys, "good", nil)
-		s.serve(providertest.Silent)
+		s.serve(providertest.NeverRespond)
 		time.Sleep(2 * time.Minute)
 		start := time.Now()
 		var e *relyingparty.Error
@@ -126,9 +126,9 @@ func TestFloodDuringOutage(t *testing.T) {
 func TestStaleKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s, keys := serving(t, nil)
+		good, s, keys := newServedKeySet(t, nil)
 		wantWait(t, keys, "good", 0, nil)
-		s.serve(providertest.Silent)
+		s.serve(providertest.NeverRespond)
 		time.Sleep(time.Hour + time.Minute)
 		wantWait(t, keys, "good", relyingparty.DefaultTimeout, nil)
 		for range 100 {
@@ -170,7 +170,7 @@ func TestKeysBackOff(t *testing.T) {
 func TestFloodDuringErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, s, keys := serving(t, nil)
+		_, s, keys := newServedKeySet(t, nil)
 		wantKey(t, keys, "good", nil)
 		s.serve(providertest.Status(http.StatusInternalServerError))
 		for minute := range 5 {

@@ -48,13 +48,13 @@ func FuzzJWKS(f *testing.F) {
 			return
 		}
 		for _, key := range set {
-			if !key.IsPublic() || !key.Valid() || len(signaturealg.Of(key.Key)) == 0 {
+			if !key.IsPublic() || !key.Valid() || len(signaturealg.ForKey(key.Key)) == 0 {
 				t.Errorf("%+v", key)
 			}
-			if key.Algorithm != "" && len(jwks{key}.fit(key.Algorithm)) != 1 {
+			if key.Algorithm != "" && len(jwks{key}.forAlgorithm(key.Algorithm)) != 1 {
 				t.Errorf("%s does not fit itself", key.Algorithm)
 			}
-			if len(jwks{key}.fit(string(jose.HS256))) != 0 {
+			if len(jwks{key}.forAlgorithm(string(jose.HS256))) != 0 {
 				t.Error("fit for HS256")
 			}
 		}

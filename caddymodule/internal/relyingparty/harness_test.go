@@ -40,8 +40,8 @@ func newRequest() relyingparty.AuthenticationRequest {
 	return relyingparty.AuthenticationRequest{State: "st4te", Nonce: "n0nce", Verifier: strings.Repeat("verifier-", 5)}
 }
 
-// answer sends a browser to the provider and returns the response with which the browser comes back.
-func answer(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) relyingparty.Callback {
+// providerResponse sends a browser to the provider and returns the response with which the browser comes back.
+func providerResponse(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) relyingparty.Callback {
 	t.Helper()
 	address, err := p.AuthenticationURL(t.Context(), r)
 	if err != nil {
@@ -57,7 +57,7 @@ func callback(q url.Values) relyingparty.Callback {
 // signIn performs a complete sign-in.
 func signIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) (*relyingparty.Identity, error) {
 	t.Helper()
-	return p.Exchange(t.Context(), answer(t, p, idp, r), r)
+	return p.Exchange(t.Context(), providerResponse(t, p, idp, r), r)
 }
 
 // mustSignIn is signIn, but fails the test on an error.
@@ -70,11 +70,11 @@ func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provid
 	return identity
 }
 
-// inMemory is a transport to a handler without a network, because synctest's clock does not wait for the
+// handlerTransport is a transport to a handler without a network, because synctest's clock does not wait for the
 // network.
-type inMemory struct{ handler http.Handler }
+type handlerTransport struct{ handler http.Handler }
 
-func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	m.handler.ServeHTTP(w, r.Clone(r.Context()))
 	if err := r.Context().Err(); err != nil {

@@ -46,10 +46,10 @@ type KeySetConfig struct {
 	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Exact is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication): keys are
+	// Strict is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication): keys are
 	// cached no longer than Cache-Control of the response permits, and the kid of a token must be that
 	// of exactly one suitable key.
-	Exact bool
+	Strict bool
 
 	// Logger receives warnings about failed fetches that callers do not notice because the cached keys remain in use. Default:
 	// none.
@@ -62,32 +62,34 @@ type KeySetConfig struct {
 // a client's keys; a wrong signature causes none. Keys stay fresh for the response's max-age, between a
 // minute and a day. While requests fail, old keys are used for another day.
 type KeySet struct {
-	keys  *document[jwks]
-	exact bool
-	waits bool // applies unknownKeyInterval if keys has a shorter pause
+	keys            *document[jwks]
+	strict          bool
+	limitsRefetches bool // applies unknownKeyInterval if keys has a shorter pause
 }
 
-// waiting returns the KeySet for tokens that anyone can send.
-func (k *KeySet) waiting() *KeySet { return &KeySet{keys: k.keys, exact: k.exact, waits: true} }
+// withRefetchLimit returns the KeySet for tokens that anyone can send.
+func (k *KeySet) withRefetchLimit() *KeySet {
+	return &KeySet{keys: k.keys, strict: k.strict, limitsRefetches: true}
+}
 
 // NewKeySet returns the KeySet of a configuration without I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
-	client, failed := newClient(c.Transport, c.Timeout), warner(c.Logger, c.Issuer)
+	client, onFailure := newClient(c.Transport, c.Timeout), newFailureLogger(c.Logger, c.Issuer)
 	if c.URI == "" {
 		if err := CheckIssuer(c.Issuer); err != nil {
 			return nil, err
 		}
-		return newKeySet(client, unknownKeyInterval, failed, newMetadata(c.Issuer, client, failed).get), nil
+		return newKeySet(client, unknownKeyInterval, onFailure, newMetadata(c.Issuer, client, onFailure).get), nil
 	}
 	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
 		return nil, err
 	}
 	interval := unknownKeyInterval
-	if c.Exact {
-		interval = minInterval
+	if c.Strict {
+		interval = minRequestInterval
 	}
-	k := newKeySet(client, interval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
-	k.exact, k.keys.exact = c.Exact, c.Exact
+	k := newKeySet(client, interval, onFailure, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
+	k.strict, k.keys.strict = c.Strict, c.Strict
 	return k, nil
 }
 
@@ -101,17 +103,17 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 	if len(set) == 0 {
 		return nil, fmt.Errorf("%w: no public key for signatures that is understood", ErrKeys)
 	}
-	return &KeySet{exact: true, keys: &document[jwks]{
-		pause: inlineLifetime,
-		fetch: func(context.Context) (jwks, time.Duration, error) { return set, inlineLifetime, nil },
+	return &KeySet{strict: true, keys: &document[jwks]{
+		interval: inlineLifetime,
+		fetch:    func(context.Context) (jwks, time.Duration, error) { return set, inlineLifetime, nil },
 	}}, nil
 }
 
 // newKeySet obtains the jwks_uri before each request, because discovery may change it.
-func newKeySet(client client, interval time.Duration, failed func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
+func newKeySet(client client, interval time.Duration, onFailure func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
 	k := new(KeySet)
 	k.keys = &document[jwks]{
-		pause: interval, failed: failed,
+		interval: interval, onFailure: onFailure,
 		fetch: func(ctx context.Context) (jwks, time.Duration, error) {
 			m, err := discovered(ctx)
 			if err != nil {
@@ -122,7 +124,7 @@ func newKeySet(client client, interval time.Duration, failed func(error), discov
 				return nil, 0, err
 			}
 			set, err := parseJWKS(body)
-			return set, keysFreshness(header, k.exact), err
+			return set, keysFreshness(header, k.strict), err
 		},
 	}
 	return k
@@ -131,12 +133,12 @@ func newKeySet(client client, interval time.Duration, failed func(error), discov
 // keysFreshness returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is set, there is no
 // minimum, and the age in other caches is subtracted (§5.1).
 func keysFreshness(header http.Header, exact bool) time.Duration {
-	least, age := minKeysLifetime, time.Duration(0)
+	minimum, age := minKeysLifetime, time.Duration(0)
 	if exact {
 		seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
-		least, age = 0, time.Duration(seconds)*time.Second
+		minimum, age = 0, time.Duration(seconds)*time.Second
 	}
-	return max(maxAge(header)-age, least)
+	return max(maxAge(header)-age, minimum)
 }
 
 // maxAge returns the max-age of a response, or the default; at most maxKeysLifetime.
@@ -157,8 +159,8 @@ func maxAge(header http.Header) time.Duration {
 	return lifetime
 }
 
-// warner returns a function that logs failures while older documents stay in use.
-func warner(logger *slog.Logger, issuer string) func(error) {
+// newFailureLogger returns a function that logs failures while older documents stay in use.
+func newFailureLogger(logger *slog.Logger, issuer string) func(error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -184,10 +186,10 @@ func (e *PendingError) Error() string {
 // after the call, and is a [PendingError] while they cannot be fetched. Any other error means that the
 // keys are unavailable, and is an [Error] if it has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
-	began, before := time.Now(), k.keys.version()
+	startedAt, before := time.Now(), k.keys.latestVersion()
 	keys, err := k.candidates(ctx, kid)
-	if v := k.keys.version(); errors.Is(err, ErrUnknownKey) && (v == before || v.asked.Before(began)) {
-		return jose.JSONWebKey{}, &PendingError{max(time.Until(v.retry), time.Second)}
+	if v := k.keys.latestVersion(); errors.Is(err, ErrUnknownKey) && (v == before || v.requestedAt.Before(startedAt)) {
+		return jose.JSONWebKey{}, &PendingError{max(time.Until(v.retryAt), time.Second)}
 	}
 	if err != nil {
 		return jose.JSONWebKey{}, err
@@ -210,11 +212,11 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	fit := keys.fit(header.Algorithm)
-	if k.exact {
-		fit = fit.named(header.KeyID)
+	fit := keys.forAlgorithm(header.Algorithm)
+	if k.strict {
+		fit = fit.withID(header.KeyID)
 	}
-	if len(fit) == 0 || (header.KeyID == "" || k.exact) && len(fit) > 1 {
+	if len(fit) == 0 || (header.KeyID == "" || k.strict) && len(fit) > 1 {
 		return nil, fmt.Errorf("%w: %d keys for kid %.100q and %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
 	}
 	payload, err := jws.Verify(fit[0].Key)
@@ -224,8 +226,8 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// verifyBy is like VerifySignature, but for a token that must have one of the given algorithms.
-func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string) ([]byte, error) {
+// verifyWithAlgorithms is like VerifySignature, but for a token that must have one of the given algorithms.
+func (k *KeySet) verifyWithAlgorithms(ctx context.Context, token string, algorithms []string) ([]byte, error) {
 	jws, _, _, err := parseToken(token)
 	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
 		err = fmt.Errorf("alg is %.20q, not one of %q", jws.Signatures[0].Protected.Algorithm, algorithms)
@@ -246,7 +248,7 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	if keys := set.candidates(kid); len(keys) > 0 {
 		return keys, nil
 	}
-	if wait := time.Until(k.keys.version().retry.Add(unknownKeyInterval - k.keys.pause)); k.waits && wait > 0 {
+	if wait := time.Until(k.keys.latestVersion().retryAt.Add(unknownKeyInterval - k.keys.interval)); k.limitsRefetches && wait > 0 {
 		return nil, &PendingError{wait}
 	}
 	if set, err = k.keys.refetch(ctx); err != nil {
@@ -259,14 +261,14 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// watchedKeySet stores the error from a key set, because go-oidc returns only its text.
-type watchedKeySet struct {
+// recordingKeySet stores the error from a key set, because go-oidc returns only its text.
+type recordingKeySet struct {
 	*KeySet
 	err error
 }
 
 // VerifySignature implements oidc.KeySet.
-func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+func (w *recordingKeySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
 	payload, w.err = w.KeySet.VerifySignature(ctx, token)
 	return payload, w.err
 }
@@ -278,7 +280,7 @@ func isTokenDefect(err error) bool {
 
 var (
 	_ oidc.KeySet = (*KeySet)(nil)
-	_ oidc.KeySet = (*watchedKeySet)(nil)
+	_ oidc.KeySet = (*recordingKeySet)(nil)
 )
 
 // jwks are the usable keys of a JWK Set: public signature keys of a supported type.
@@ -329,11 +331,11 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 		return key, false
 	}
 	public.KeyOps = nil
-	again, err := json.Marshal(public)
-	if err != nil || key.UnmarshalJSON(again) != nil {
+	canonical, err := json.Marshal(public)
+	if err != nil || key.UnmarshalJSON(canonical) != nil {
 		return key, false
 	}
-	fit := signaturealg.Of(key.Key)
+	fit := signaturealg.ForKey(key.Key)
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
@@ -343,32 +345,32 @@ func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
-	named := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
-	if i := slices.IndexFunc(s, named); i >= 0 && !slices.ContainsFunc(s[i+1:], named) {
+	hasID := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
+	if i := slices.IndexFunc(s, hasID); i >= 0 && !slices.ContainsFunc(s[i+1:], hasID) {
 		return s[i : i+1 : i+1] // the usual case, on the path of each request
 	}
-	return s.filter(named)
+	return s.filter(hasID)
 }
 
-// named returns the keys with the given kid.
-func (s jwks) named(kid string) jwks {
+// withID returns the keys with the given kid.
+func (s jwks) withID(kid string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
 }
 
-// fit returns the keys for an algorithm: those that specify it, and those of its type that specify none.
-func (s jwks) fit(alg string) jwks {
+// forAlgorithm returns the keys for an algorithm: those that specify it, and those of its type that specify none.
+func (s jwks) forAlgorithm(alg string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool {
-		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.Of(key.Key), jose.SignatureAlgorithm(alg))
+		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.ForKey(key.Key), jose.SignatureAlgorithm(alg))
 	})
 }
 
-func (s jwks) filter(keep func(jose.JSONWebKey) bool) (kept jwks) {
+func (s jwks) filter(keep func(jose.JSONWebKey) bool) (filtered jwks) {
 	for _, key := range s {
 		if keep(key) {
-			kept = append(kept, key)
+			filtered = append(filtered, key)
 		}
 	}
-	return kept
+	return filtered
 }
 
 // String returns the kids of the keys, for the log.

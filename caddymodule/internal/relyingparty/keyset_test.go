@@ -28,11 +28,11 @@ import (
 func TestUnknownKeyFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s, keys := serving(t, nil)
+		good, s, keys := newServedKeySet(t, nil)
 		flood := func() {
 			var all sync.WaitGroup
 			for i := range 1000 {
-				token := pair{good.private, fmt.Sprint("kid-", i)}.sign(t, jose.ES256)
+				token := keyPair{good.private, fmt.Sprint("kid-", i)}.sign(t, jose.ES256)
 				all.Go(func() { wantVerified(t, keys, token, relyingparty.ErrUnknownKey) })
 			}
 			all.Wait()
@@ -52,7 +52,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 func TestWrongSignatureFetchesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, s, keys := serving(t, nil)
+		_, s, keys := newServedKeySet(t, nil)
 		forged := ecPair("good").sign(t, jose.ES256)
 		for range 100 {
 			wantVerified(t, keys, forged, relyingparty.ErrSignature)
@@ -134,7 +134,7 @@ func TestKeysFreshness(t *testing.T) {
 		{"max-age=99999999999999999999", "", 24 * time.Hour, 24 * time.Hour},
 		{"max-age=x", "", time.Hour, time.Hour},
 	}
-	check := func(name string, header http.Header, want time.Duration, serve func(testing.TB, http.Header) (pair, *keyServer, *relyingparty.KeySet)) {
+	check := func(name string, header http.Header, want time.Duration, serve func(testing.TB, http.Header) (keyPair, *keyServer, *relyingparty.KeySet)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -161,19 +161,19 @@ func TestKeysFreshness(t *testing.T) {
 	}
 	for _, tt := range tests {
 		header := http.Header{"Cache-Control": {tt.cacheControl}, "Age": {tt.age}}
-		check(tt.cacheControl+" "+tt.age, header, tt.want, serving)
-		check("of a client: "+tt.cacheControl+" "+tt.age, header, tt.exact, exactly)
+		check(tt.cacheControl+" "+tt.age, header, tt.want, newServedKeySet)
+		check("of a client: "+tt.cacheControl+" "+tt.age, header, tt.exact, newExactKeySet)
 	}
 }
 
 // Frequent uses of keys do not wait for a refresh, even if the provider is slow or forbids caching. Only the first use
 // after a long time waits.
-func TestSlowKeysDelayNobody(t *testing.T) {
+func TestSlowKeysDelayNoUse(t *testing.T) {
 	t.Parallel()
 	for _, directives := range []string{"no-cache", "max-age=600"} {
 		t.Run(directives, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				good, s, keys := serving(t, cacheControl(directives))
+				good, s, keys := newServedKeySet(t, cacheControl(directives))
 				s.serveSlowly(good)
 				wantWait(t, keys, "good", 5*time.Second, nil)
 				for range 30 * 60 {
@@ -196,9 +196,9 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, s, keys := serving(t, nil)
+		_, s, keys := newServedKeySet(t, nil)
 		wantKey(t, keys, "good", nil)
-		s.serve(providertest.Silent)
+		s.serve(providertest.NeverRespond)
 		time.Sleep(time.Hour)
 		before := runtime.NumGoroutine()
 		for range 1000 {
@@ -215,7 +215,7 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 func TestOneKeysRequestInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s, keys := serving(t, nil)
+		good, s, keys := newServedKeySet(t, nil)
 		s.serveSlowly(good)
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -239,7 +239,7 @@ func TestKeysOfIssuer(t *testing.T) {
 	const issuer = "https://login.example/realms/a"
 	idp := providertest.New(issuer)
 	routed := http.StripPrefix("/realms/a", idp)
-	keys, err := relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
+	keys, err := relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: handlerTransport{routed}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,10 +252,10 @@ func TestKeysOfIssuer(t *testing.T) {
 	}
 	// An issuer without sign-in has keys too.
 	idp.Change(func(s *providertest.Settings) { s.Metadata["authorization_endpoint"] = nil })
-	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
+	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: handlerTransport{routed}})
 	wantKey(t, keys, "key-1", nil)
-	idp.Fail(providertest.Discovery, providertest.Status(404))
-	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
+	idp.SetFault(providertest.Discovery, providertest.Status(404))
+	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: handlerTransport{routed}})
 	wantKey(t, keys, "key-1", relyingparty.ErrStatus)
 }
 
@@ -275,14 +275,14 @@ func TestNewKeySetRefuses(t *testing.T) {
 
 func TestEdDSA(t *testing.T) {
 	t.Parallel()
-	good, s := pair{josetest.NewEd25519(), "ed"}, new(keyServer)
+	good, s := keyPair{josetest.NewEd25519(), "ed"}, new(keyServer)
 	s.serveKeys(good.public())
 	keys := newKeySet(t, s)
 	wantVerified(t, keys, good.sign(t, jose.EdDSA), nil)
 }
 
-// object returns a key as JSON with changes.
-func object(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string]any {
+// keyObject returns a key as JSON with changes.
+func keyObject(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(key)
 	if err != nil {
@@ -317,28 +317,28 @@ func TestUsableKeys(t *testing.T) {
 		{"P-384", ecKey(elliptic.P384()), true},
 		{"P-521", ecKey(elliptic.P521()), true},
 		{"RSA", rsa2048, true},
-		{"RSA for PS384", object(t, rsa2048, map[string]any{"alg": "PS384"}), true},
+		{"RSA for PS384", keyObject(t, rsa2048, map[string]any{"alg": "PS384"}), true},
 		{"RSA 1024", weakRSA(t), false},
-		{"RSA 12288", object(t, rsa2048, map[string]any{"n": strings.Repeat("_", 2048)}), false},
-		{"for encryption", object(t, ec, map[string]any{"use": "enc"}), false},
-		{"for signatures", object(t, ec, map[string]any{"use": "sig"}), true},
-		{"key_ops verify", object(t, ec, map[string]any{"key_ops": []string{"verify"}}), true},
-		{"key_ops encrypt", object(t, ec, map[string]any{"key_ops": []string{"encrypt"}}), false},
-		{"alg of another kind", object(t, ec, map[string]any{"alg": "RS256"}), false},
-		{"alg of another curve", object(t, ec, map[string]any{"alg": "ES384"}), false},
-		{"alg for encryption", object(t, rsa2048, map[string]any{"alg": "RSA-OAEP"}), false},
-		{"alg HS256", object(t, rsa2048, map[string]any{"alg": "HS256"}), false},
+		{"RSA 12288", keyObject(t, rsa2048, map[string]any{"n": strings.Repeat("_", 2048)}), false},
+		{"for encryption", keyObject(t, ec, map[string]any{"use": "enc"}), false},
+		{"for signatures", keyObject(t, ec, map[string]any{"use": "sig"}), true},
+		{"key_ops verify", keyObject(t, ec, map[string]any{"key_ops": []string{"verify"}}), true},
+		{"key_ops encrypt", keyObject(t, ec, map[string]any{"key_ops": []string{"encrypt"}}), false},
+		{"alg of another kind", keyObject(t, ec, map[string]any{"alg": "RS256"}), false},
+		{"alg of another curve", keyObject(t, ec, map[string]any{"alg": "ES384"}), false},
+		{"alg for encryption", keyObject(t, rsa2048, map[string]any{"alg": "RSA-OAEP"}), false},
+		{"alg HS256", keyObject(t, rsa2048, map[string]any{"alg": "HS256"}), false},
 		{"secret", map[string]any{"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"}, false},
 		{"unknown kind", map[string]any{"kty": "XYZ", "kid": "k"}, false},
-		{"point off the curve", object(t, ec, map[string]any{"x": strings.Repeat("A", 43)}), false},
+		{"point off the curve", keyObject(t, ec, map[string]any{"x": strings.Repeat("A", 43)}), false},
 		{"with its private part", jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k"}, false},
-		{"with a broken private part", object(t, ec, map[string]any{"d": "x"}), false},
-		{"with broken certificates", object(t, ec, map[string]any{"x5c": []string{"x"}, "x5t": 1}), true},
+		{"with a broken private part", keyObject(t, ec, map[string]any{"d": "x"}), false},
+		{"with broken certificates", keyObject(t, ec, map[string]any{"x5c": []string{"x"}, "x5t": 1}), true},
 		{"no object", "key", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			other := object(t, ec, map[string]any{"kid": "other"}) // an unusable key must not affect the next one
+			other := keyObject(t, ec, map[string]any{"kid": "other"}) // an unusable key must not affect the next one
 			s := new(keyServer)
 			s.serve(providertest.JSON(200, map[string]any{"keys": []any{tt.key, other}}))
 			keys := newKeySet(t, s)
@@ -360,7 +360,7 @@ func TestUsableKeys(t *testing.T) {
 // weakRSA returns a key with a modulus of 1024 bits.
 func weakRSA(t *testing.T) map[string]any {
 	t.Helper()
-	return object(t, rsaKey(), map[string]any{"n": strings.Repeat("_", 171)})
+	return keyObject(t, rsaKey(), map[string]any{"n": strings.Repeat("_", 171)})
 }
 
 func TestKidlessKeys(t *testing.T) {
@@ -373,11 +373,11 @@ func TestKidlessKeys(t *testing.T) {
 		cause error
 	}{
 		{"one key without kid, token without", []jose.JSONWebKey{first.public()}, first.sign(t, jose.ES256), nil},
-		{"one key without kid, token with", []jose.JSONWebKey{first.public()}, pair{first.private, "x"}.sign(t, jose.ES256), nil},
-		{"one key with kid, token without", []jose.JSONWebKey{pair{first.private, "x"}.public()}, first.sign(t, jose.ES256), nil},
+		{"one key without kid, token with", []jose.JSONWebKey{first.public()}, keyPair{first.private, "x"}.sign(t, jose.ES256), nil},
+		{"one key with kid, token without", []jose.JSONWebKey{keyPair{first.private, "x"}.public()}, first.sign(t, jose.ES256), nil},
 		{"one key for the algorithm", []jose.JSONWebKey{ecKey(elliptic.P384()), first.public()}, first.sign(t, jose.ES256), nil},
 		{"two keys for it", []jose.JSONWebKey{first.public(), second.public()}, first.sign(t, jose.ES256), relyingparty.ErrSignature},
-		{"two keys, token with kid", []jose.JSONWebKey{first.public(), second.public()}, pair{first.private, "x"}.sign(t, jose.ES256), relyingparty.ErrUnknownKey},
+		{"two keys, token with kid", []jose.JSONWebKey{first.public(), second.public()}, keyPair{first.private, "x"}.sign(t, jose.ES256), relyingparty.ErrUnknownKey},
 		{"key of another curve", []jose.JSONWebKey{ecKey(elliptic.P384())}, first.sign(t, jose.ES256), relyingparty.ErrSignature},
 		{"another key", []jose.JSONWebKey{second.public()}, first.sign(t, jose.ES256), relyingparty.ErrSignature},
 	}
@@ -423,7 +423,7 @@ func TestNoJWS(t *testing.T) {
 func TestExactKeysEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s, keys := exactly(t, cacheControl("max-age=60"))
+		good, s, keys := newExactKeySet(t, cacheControl("max-age=60"))
 		wantVerified(t, keys, good.sign(t, jose.ES256), nil)
 		s.serve(providertest.Status(503))
 		time.Sleep(time.Minute)
@@ -443,18 +443,18 @@ func TestExactKeysEnd(t *testing.T) {
 func TestExactKeyID(t *testing.T) {
 	t.Parallel()
 	a, b, bare := ecPair("a"), ecPair("b"), ecPair("")
-	twin := pair{b.private, "a"}
+	twin := keyPair{b.private, "a"}
 	for _, tt := range []struct {
 		name   string
-		keys   []pair
-		signer pair
+		keys   []keyPair
+		signer keyPair
 		ok     bool
 	}{
-		{"one of two", []pair{a, b}, a, true},
-		{"a kid twice", []pair{a, twin}, a, false},
-		{"no kid, and a key that has one", []pair{a}, pair{a.private, ""}, false},
-		{"no kid, and a key that has none", []pair{bare, a}, bare, true},
-		{"a kid, and a key that has none", []pair{bare}, pair{bare.private, "a"}, false},
+		{"one of two", []keyPair{a, b}, a, true},
+		{"a kid twice", []keyPair{a, twin}, a, false},
+		{"no kid, and a key that has one", []keyPair{a}, keyPair{a.private, ""}, false},
+		{"no kid, and a key that has none", []keyPair{bare, a}, bare, true},
+		{"a kid, and a key that has none", []keyPair{bare}, keyPair{bare.private, "a"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -509,7 +509,7 @@ func (s *keyServer) serveKeys(keys ...jose.JSONWebKey) {
 }
 
 // serveSlowly serves a key after five seconds.
-func (s *keyServer) serveSlowly(key pair) {
+func (s *keyServer) serveSlowly(key keyPair) {
 	s.serve(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(5 * time.Second)
 		providertest.JSON(http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.public()}})(w, r)
@@ -527,24 +527,26 @@ func (s *keyServer) want(t *testing.T, requests int) {
 
 func newKeySet(t testing.TB, s *keyServer) *relyingparty.KeySet {
 	t.Helper()
-	keys, err := relyingparty.NewKeySet(relyingparty.KeySetConfig{URI: keysURI, Transport: inMemory{s}, Exact: s.exact})
+	keys, err := relyingparty.NewKeySet(relyingparty.KeySetConfig{URI: keysURI, Transport: handlerTransport{s}, Strict: s.exact})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return keys
 }
 
-// pair is a private key with its kid.
-type pair struct {
+// keyPair is a private key with its kid.
+type keyPair struct {
 	private crypto.Signer
 	kid     string
 }
 
-func ecPair(kid string) pair { return pair{josetest.NewEC(elliptic.P256()), kid} }
+func ecPair(kid string) keyPair { return keyPair{josetest.NewEC(elliptic.P256()), kid} }
 
-func (p pair) public() jose.JSONWebKey { return jose.JSONWebKey{Key: p.private.Public(), KeyID: p.kid} }
+func (p keyPair) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: p.private.Public(), KeyID: p.kid}
+}
 
-func (p pair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
+func (p keyPair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
 	t.Helper()
 	header := josetest.Header{}
 	if p.kid != "" {
@@ -553,18 +555,18 @@ func (p pair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: alg, Key: p.private}, header, []byte(`{"sub":"alice"}`))
 }
 
-// serving returns a key set and its server, which serves one key, good, with a header.
-func serving(t testing.TB, header http.Header) (good pair, s *keyServer, keys *relyingparty.KeySet) {
+// newServedKeySet returns a key set and its server, which serves one key, good, with a header.
+func newServedKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s = ecPair("good"), &keyServer{header: header}
 	s.serveKeys(good.public())
 	return good, s, newKeySet(t, s)
 }
 
-// exactly is like serving, but for a client's keys.
-func exactly(t testing.TB, header http.Header) (good pair, s *keyServer, keys *relyingparty.KeySet) {
+// newExactKeySet is like serving, but for a client's keys.
+func newExactKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
-	good, s, _ = serving(t, header)
+	good, s, _ = newServedKeySet(t, header)
 	s.exact = true
 	return good, s, newKeySet(t, s)
 }
@@ -600,7 +602,7 @@ func verify(t testing.TB, keys *relyingparty.KeySet, token string) error {
 func BenchmarkKey(b *testing.B) {
 	for _, directives := range []string{"max-age=600", "no-cache"} {
 		b.Run(directives, func(b *testing.B) {
-			_, _, keys := serving(b, cacheControl(directives))
+			_, _, keys := newServedKeySet(b, cacheControl(directives))
 			for b.Loop() {
 				if _, err := keys.Key(b.Context(), "good"); err != nil {
 					b.Fatal(err)

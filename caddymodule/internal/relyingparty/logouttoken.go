@@ -46,7 +46,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 	if err := checkLogoutType(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
 	}
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,21 +63,21 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 
 // checkLogoutType rejects a JWT with another typ. Many providers send none (§2.4).
 func checkLogoutType(raw string) error {
-	_, name, given, err := parseToken(raw)
-	if err == nil && given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
+	_, name, hasType, err := parseToken(raw)
+	if err == nil && hasType && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
 		err = fmt.Errorf("typ is %.100q", name)
 	}
 	return err
 }
 
 // parseToken parses a JWT. It returns its typ in lower case and without application/, and whether it has one.
-func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, given bool, err error) {
+func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, hasType bool, err error) {
 	if jws, err = jose.ParseSignedCompact(raw, signaturealg.Asymmetric); err != nil {
 		return nil, "", false, err
 	}
-	value, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
+	value, hasType := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
 	typ, _ = value.(string)
-	return jws, strings.TrimPrefix(strings.ToLower(typ), "application/"), given, nil
+	return jws, strings.TrimPrefix(strings.ToLower(typ), "application/"), hasType, nil
 }
 
 // checkLogout makes the checks that go-oidc omits, and rejects ID tokens.
@@ -127,8 +127,8 @@ func (e *EventError) Error() string { return e.Code + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// InvalidEvent returns the error for a malformed or incomplete token.
-func InvalidEvent(format string, args ...any) *EventError {
+// NewEventError returns the error for a malformed or incomplete token.
+func NewEventError(format string, args ...any) *EventError {
 	return &EventError{"invalid_request", fmt.Errorf(format, args...)}
 }
 
@@ -158,39 +158,39 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 	}
 	switch {
 	case err != nil:
-		return nil, InvalidEvent("%w", err)
+		return nil, NewEventError("%w", err)
 	case c.Issuer != p.config.Issuer:
 		return nil, &EventError{"invalid_issuer", fmt.Errorf("iss is %.200q", c.Issuer)}
 	case !slices.Contains(c.Audience, p.config.ClientID) && !slices.Contains(c.Audience, address):
 		return nil, &EventError{"invalid_audience", fmt.Errorf("aud is %.200q", c.Audience)}
 	}
-	event, err := c.event()
+	event, err := c.toEvent()
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if algorithm := jws.Signatures[0].Protected.Algorithm; !slices.Contains(m.Algorithms, algorithm) {
-		return nil, InvalidEvent("alg is %.20q", algorithm)
+		return nil, NewEventError("alg is %.20q", algorithm)
 	}
-	_, err = p.keys.waiting().VerifySignature(ctx, raw)
+	_, err = p.keys.withRefetchLimit().VerifySignature(ctx, raw)
 	if isTokenDefect(err) {
 		err = &EventError{"invalid_key", err}
 	}
 	return event, err
 }
 
-func (c *eventClaims) event() (*SecurityEvent, error) {
-	now, issued := time.Now(), unixTime(c.IssuedAt)
+func (c *eventClaims) toEvent() (*SecurityEvent, error) {
+	now, issuedAt := time.Now(), unixTime(c.IssuedAt)
 	switch {
 	case c.ID == "" || len(c.Events) == 0:
-		return nil, InvalidEvent("jti or events is missing")
-	case c.IssuedAt == nil || issued.After(now.Add(Leeway)):
-		return nil, InvalidEvent("iat is missing or to come: %v", issued)
-	case issued.Before(now.Add(-MaxEventAge)) || c.Expiry != nil && unixTime(c.Expiry).Before(now.Add(-Leeway)):
-		return nil, InvalidEvent("too old: of %v", issued)
+		return nil, NewEventError("jti or events is missing")
+	case c.IssuedAt == nil || issuedAt.After(now.Add(Leeway)):
+		return nil, NewEventError("iat is missing or to come: %v", issuedAt)
+	case issuedAt.Before(now.Add(-MaxEventAge)) || c.Expiry != nil && unixTime(c.Expiry).Before(now.Add(-Leeway)):
+		return nil, NewEventError("too old: of %v", issuedAt)
 	}
-	return &SecurityEvent{ID: c.ID, IssuedAt: issued, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
+	return &SecurityEvent{ID: c.ID, IssuedAt: issuedAt, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
 }

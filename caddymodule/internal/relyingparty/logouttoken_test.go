@@ -14,11 +14,11 @@ import (
 
 const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 
-func events(value any) func(*providertest.IDToken) {
+func withEvents(value any) func(*providertest.IDToken) {
 	return claim("events", map[string]any{logoutEvent: value})
 }
 
-func typed(name string) func(*providertest.IDToken) {
+func withType(name string) func(*providertest.IDToken) {
 	return func(t *providertest.IDToken) { t.Type = jose.ContentType(name) }
 }
 
@@ -41,14 +41,14 @@ func TestLogoutToken(t *testing.T) {
 		{"as it is", both(), true},
 		{"with sid", claim("sid", "s"), true},
 		{"with sid alone", both(claim("sid", "s"), claim("sub", nil)), true},
-		{"typ JWT", typed("JWT"), true},
-		{"typ in full", typed("application/logout+jwt"), true},
-		{"the event with more", events(map[string]any{"x": 1}), true},
+		{"typ JWT", withType("JWT"), true},
+		{"typ in full", withType("application/logout+jwt"), true},
+		{"the event with more", withEvents(map[string]any{"x": 1}), true},
 		{"another event too", claim("events", map[string]any{logoutEvent: map[string]any{}, "x": map[string]any{}}), true},
-		{"a minute late", claim("exp", in(-30*time.Second)), true},
+		{"a minute late", claim("exp", claimTime(-30*time.Second)), true},
 		{"two audiences, azp ours", both(claim("aud", []string{"another", ours}), claim("azp", ours)), true},
 
-		{"typ of an access token", typed("at+jwt"), false},
+		{"typ of an access token", withType("at+jwt"), false},
 		{"alg none", providertest.AlgorithmNone, false},
 		{"HS256 with the public key", providertest.HS256WithPublicKey, false},
 		{"HS256 with the client secret", providertest.HS256WithClientSecret, false},
@@ -60,9 +60,9 @@ func TestLogoutToken(t *testing.T) {
 		{"azp of another", claim("azp", "another"), false},
 		{"wrong issuer", providertest.WrongIssuer, false},
 		{"no issuer", claim("iss", nil), false},
-		{"expired", providertest.Expired, false},
+		{"expired", providertest.ExpiredToken, false},
 		{"no expiry", claim("exp", nil), false},
-		{"iat to come", claim("iat", in(2*time.Minute)), false},
+		{"iat to come", claim("iat", claimTime(2*time.Minute)), false},
 		{"no iat", claim("iat", nil), false},
 		{"no jti", claim("jti", nil), false},
 		{"neither sub nor sid", claim("sub", nil), false},
@@ -71,8 +71,8 @@ func TestLogoutToken(t *testing.T) {
 		{"sid a number", claim("sid", 42), false},
 		{"no events", claim("events", nil), false},
 		{"another event", claim("events", map[string]any{"x": map[string]any{}}), false},
-		{"an event that is no object", events("logout"), false},
-		{"an event that is null", events(nil), false},
+		{"an event that is no object", withEvents("logout"), false},
+		{"an event that is null", withEvents(nil), false},
 		{"a nonce", claim("nonce", "n"), false},
 		{"an empty nonce", claim("nonce", ""), false},
 	} {
@@ -107,7 +107,7 @@ func TestOtherThanLogoutToken(t *testing.T) {
 func TestLogoutTokenInOutage(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
-	idp.Fail(providertest.Keys, providertest.Status(503))
+	idp.SetFault(providertest.Keys, providertest.Status(503))
 	if _, err := newProvider(t, idp, nil).VerifyLogoutToken(t.Context(), idp.LogoutToken()); err == nil || errors.Is(err, relyingparty.ErrLogoutToken) {
 		t.Errorf("%v", err)
 	}

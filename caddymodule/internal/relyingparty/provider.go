@@ -44,10 +44,10 @@ type Config struct {
 	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Offline requests a refresh token that outlives the person's session at the provider (OpenID
+	// RequestOfflineAccess requests a refresh token that outlives the person's session at the provider (OpenID
 	// Connect Core §11), if the provider supports it; Google has its own parameter. Without a refresh
 	// token, the access token is introspected.
-	Offline, Google bool
+	RequestOfflineAccess, IsGoogle bool
 
 	// Logger receives warnings about failures that an older document or older keys hide from callers.
 	// Default: none.
@@ -93,14 +93,14 @@ func New(c Config) (*Provider, error) {
 	if !slices.Contains(c.Scopes, "openid") {
 		c.Scopes = append([]string{"openid"}, c.Scopes...)
 	}
-	p, failed := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}, warner(c.Logger, c.Issuer)
-	p.metadata = newMetadata(c.Issuer, p.client, failed)
-	p.keys = newKeySet(p.client, newKeyInterval, failed, p.discovered)
+	p, onFailure := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}, newFailureLogger(c.Logger, c.Issuer)
+	p.metadata = newMetadata(c.Issuer, p.client, onFailure)
+	p.keys = newKeySet(p.client, newKeyInterval, onFailure, p.signInMetadata)
 	return p, nil
 }
 
-// discovered returns the discovery document if it supports sign-in.
-func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
+// signInMetadata returns the discovery document if it supports sign-in.
+func (p *Provider) signInMetadata(ctx context.Context) (*metadata, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil {
 		return nil, err
@@ -116,15 +116,15 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 // Check returns an error if the provider's discovery document cannot be fetched, does not allow sign-in, or excludes refresh
 // tokens although revalidation needs them.
 func (p *Provider) Check(ctx context.Context) error {
-	m, err := p.discovered(ctx)
-	if err != nil || !p.config.Offline || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
+	m, err := p.signInMetadata(ctx)
+	if err != nil || !p.config.RequestOfflineAccess || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
 		return err
 	}
 	return errors.New("grant_types_supported lacks refresh_token, so sign-ins cannot be revalidated and apps get no offline_access: enable refresh tokens at the provider, or set revalidate off")
 }
 
-// oauth returns a new configuration for each use, because a configuration contains a cache.
-func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
+// oauthConfig returns a new configuration for each use, because a configuration contains a cache.
+func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
 	return &oauth2.Config{
 		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret,
@@ -133,13 +133,13 @@ func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	}, err
 }
 
-// offlineAccess is the scope of [Config.Offline].
+// offlineAccess is the scope of [Config.RequestOfflineAccess].
 const offlineAccess = "offline_access"
 
 // scopes returns the scopes to request. Keycloak ends the person's own session at a sign-in with offline_access,
 // unless the session existed before. For Keycloak, it is therefore requested only if lasting is set.
-func (c *Config) scopes(m *metadata, lasting bool) []string {
-	if !c.Offline || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !lasting {
+func (c *Config) scopes(m *metadata, longLived bool) []string {
+	if !c.RequestOfflineAccess || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !longLived {
 		return c.Scopes
 	}
 	return append(slices.Clip(c.Scopes), offlineAccess)
@@ -150,13 +150,13 @@ func (m *metadata) isKeycloak() bool {
 }
 
 // mayRequestOfflineAccess reports whether a refresh token expires with the person's session although a longer-lived one could be requested.
-func (c *Config) mayRequestOfflineAccess(m *metadata, lasting bool) bool {
-	return len(c.scopes(m, lasting)) < len(c.scopes(m, true))
+func (c *Config) mayRequestOfflineAccess(m *metadata, longLived bool) bool {
+	return len(c.scopes(m, longLived)) < len(c.scopes(m, true))
 }
 
-// isOffline reports whether a refresh token outlives the person's session (OpenID Connect Core §11).
-func (c *Config) isOffline(m *metadata, lasting bool) bool {
-	return c.Offline && c.Google || slices.Contains(c.scopes(m, lasting), offlineAccess)
+// outlivesSession reports whether a refresh token outlives the person's session (OpenID Connect Core §11).
+func (c *Config) outlivesSession(m *metadata, longLived bool) bool {
+	return c.RequestOfflineAccess && c.IsGoogle || slices.Contains(c.scopes(m, longLived), offlineAccess)
 }
 
 // authStyle returns the client authentication method by token_endpoint_auth_methods_supported. Without
@@ -206,15 +206,15 @@ type metadata struct {
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
 	PromptValues          []string `json:"prompt_values_supported"`
-	AnnouncesIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
+	SendsIssuer           bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// pkce reports whether the provider supports S256 (RFC 7636 §4.2).
-func (m *metadata) pkce() bool { return slices.Contains(m.ChallengeMethods, "S256") }
+// supportsPKCE reports whether the provider supports S256 (RFC 7636 §4.2).
+func (m *metadata) supportsPKCE() bool { return slices.Contains(m.ChallengeMethods, "S256") }
 
-func newMetadata(issuer string, c client, failed func(error)) *document[*metadata] {
+func newMetadata(issuer string, c client, onFailure func(error)) *document[*metadata] {
 	return &document[*metadata]{
-		pause: minInterval, failed: failed,
+		interval: minRequestInterval, onFailure: onFailure,
 		fetch: func(ctx context.Context) (*metadata, time.Duration, error) {
 			body, err := discoveryText(ctx, c, issuer)
 			if err != nil {
@@ -246,11 +246,11 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 		return nil, fmt.Errorf("%w: no jwks_uri", ErrMetadata)
 	}
 	err := checkEndpoints(issuer,
-		named{"authorization_endpoint", m.AuthorizationEndpoint},
-		named{"token_endpoint", m.TokenEndpoint},
-		named{"userinfo_endpoint", m.UserInfoEndpoint},
-		named{"end_session_endpoint", m.EndSessionEndpoint},
-		named{"jwks_uri", m.JWKSURI},
+		namedEndpoint{"authorization_endpoint", m.AuthorizationEndpoint},
+		namedEndpoint{"token_endpoint", m.TokenEndpoint},
+		namedEndpoint{"userinfo_endpoint", m.UserInfoEndpoint},
+		namedEndpoint{"end_session_endpoint", m.EndSessionEndpoint},
+		namedEndpoint{"jwks_uri", m.JWKSURI},
 	)
 	if err != nil {
 		return nil, err
@@ -258,10 +258,10 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	return m, m.setAlgorithms()
 }
 
-type named struct{ name, address string }
+type namedEndpoint struct{ name, address string }
 
 // checkEndpoints skips empty addresses of endpoints, which the provider does not have.
-func checkEndpoints(issuer string, endpoints ...named) error {
+func checkEndpoints(issuer string, endpoints ...namedEndpoint) error {
 	for _, e := range endpoints {
 		if e.address != "" {
 			if err := checkEndpoint(e.name, e.address, issuer); err != nil {
@@ -277,14 +277,14 @@ func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
 	}
-	isRefused := func(name string) bool {
+	isUnsupported := func(name string) bool {
 		return !slices.Contains(signaturealg.Asymmetric, jose.SignatureAlgorithm(name))
 	}
-	m.Algorithms = slices.DeleteFunc(m.Algorithms, isRefused)
+	m.Algorithms = slices.DeleteFunc(m.Algorithms, isUnsupported)
 	if len(m.Algorithms) == 0 {
 		return fmt.Errorf("%w: no asymmetric algorithm signs its ID tokens", ErrMetadata)
 	}
-	if m.UserinfoAlgorithms = slices.DeleteFunc(m.UserinfoAlgorithms, isRefused); len(m.UserinfoAlgorithms) == 0 {
+	if m.UserinfoAlgorithms = slices.DeleteFunc(m.UserinfoAlgorithms, isUnsupported); len(m.UserinfoAlgorithms) == 0 {
 		m.UserinfoAlgorithms = m.Algorithms
 	}
 	return nil
@@ -298,9 +298,9 @@ func (m *metadata) checkSignIn() error {
 	return nil
 }
 
-// NamedIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
+// DiscoveredIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
 // the configured one is a mistake of the provider or the configuration, so its responses must not be used for any person.
-func (p *Provider) NamedIssuer(ctx context.Context) string {
+func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata
 	if err != nil || json.Unmarshal(body, &m) != nil {
@@ -319,7 +319,7 @@ func CheckIssuer(issuer string) error {
 	if strings.Contains(issuer, "?") {
 		return fmt.Errorf("issuer %q must be https://host with a path at most", issuer)
 	}
-	if u.Scheme != "https" && !loopbackHTTP(u) {
+	if u.Scheme != "https" && !isLoopbackHTTP(u) {
 		return fmt.Errorf("issuer %q must be https, or http on loopback", issuer)
 	}
 	return nil
@@ -331,7 +331,7 @@ func checkEndpoint(name, endpoint, issuer string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrMetadata, name, err)
 	}
-	if u.Scheme != "https" && !(strings.HasPrefix(issuer, "http:") && loopbackHTTP(u)) {
+	if u.Scheme != "https" && !(strings.HasPrefix(issuer, "http:") && isLoopbackHTTP(u)) {
 		return fmt.Errorf("%w: %s %q must be https", ErrMetadata, name, endpoint)
 	}
 	return nil
@@ -349,4 +349,6 @@ func parseAbsolute(address string) (*url.URL, error) {
 	return u, nil
 }
 
-func loopbackHTTP(u *url.URL) bool { return u.Scheme == "http" && httporigin.IsLoopback(u.Hostname()) }
+func isLoopbackHTTP(u *url.URL) bool {
+	return u.Scheme == "http" && httporigin.IsLoopback(u.Hostname())
+}

@@ -189,7 +189,7 @@ func TestRotationBetweenSignIns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		idp := providertest.New(issuer)
-		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = inMemory{idp} })
+		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = handlerTransport{idp} })
 		for _, kid := range []string{"key-1", "key-2", "key-3"} {
 			idp.Change(func(s *providertest.Settings) { s.KeyID = kid })
 			if _, err := signIn(t, p, idp, newRequest()); err != nil {
@@ -215,10 +215,10 @@ func TestSignInsBound(t *testing.T) {
 	idp := providertest.Start(t)
 	p, mine, theirs := newProvider(t, idp, nil), newRequest(), newRequest()
 	theirs.Nonce = "another"
-	_, err := p.Exchange(t.Context(), answer(t, p, idp, theirs), mine)
+	_, err := p.Exchange(t.Context(), providerResponse(t, p, idp, theirs), mine)
 	checkFault(t, err, "", relyingparty.ErrIDToken)
 	theirs.Verifier = strings.Repeat("x", 43)
-	_, err = p.Exchange(t.Context(), answer(t, p, idp, theirs), mine)
+	_, err = p.Exchange(t.Context(), providerResponse(t, p, idp, theirs), mine)
 	checkFault(t, err, "General Hospital Error - 400 error getting token", nil)
 }
 

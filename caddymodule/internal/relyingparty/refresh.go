@@ -22,35 +22,35 @@ import (
 // token, rotated receives it immediately, even if Refresh fails later, because the provider may not accept the old one again.
 // Without a new ID token, which is optional, the claims are nil, because userinfo alone may lack claims of the ID token.
 //
-// If the provider denies access to the person, or refreshes the sign-in of another person, [Denied] is true for the error.
-func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated func(next string)) (*Identity, error) {
-	m, err := p.discovered(ctx)
+// If the provider denies access to the person, or refreshes the sign-in of another person, [IsDenial] is true for the error.
+func (p *Provider) Refresh(ctx context.Context, token, subject string, onRotate func(next string)) (*Identity, error) {
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config, err := p.oauth(m)
+	config, err := p.oauthConfig(m)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := p.askForTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+	tokens, err := p.requestTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		return config.TokenSource(ctx, &oauth2.Token{RefreshToken: token}).Token()
 	}, token, config.ClientSecret)
 	if err != nil {
 		return nil, err
 	}
 	if next := tokens.RefreshToken; next != "" && next != token {
-		rotated(next)
+		onRotate(next)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
-		return &Identity{Issuer: p.config.Issuer, Subject: subject, ProviderTokens: heldBy(tokens)}, nil
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, ProviderTokens: newProviderTokens(tokens)}, nil
 	}
 	now, err := p.verify(ctx, m, tokens, nil)
-	if err == nil && now.Subject != subject || errors.Is(err, ErrIDToken) && p.namesAnother(ctx, m, raw, subject) {
-		return nil, errAnotherSignIn
+	if err == nil && now.Subject != subject || errors.Is(err, ErrIDToken) && p.isOtherSignIn(ctx, m, raw, subject) {
+		return nil, errSignInMismatch
 	}
 	if err == nil {
-		err = p.complete(ctx, m, now, tokens.AccessToken)
+		err = p.addUserinfo(ctx, m, now, tokens.AccessToken)
 	}
 	if err != nil {
 		return nil, err
@@ -58,14 +58,14 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated f
 	return now, nil
 }
 
-// errAnotherSignIn is returned if the refresh token no longer belongs to the person's sign-in.
-var errAnotherSignIn = fmt.Errorf("%w: iss, sub or aud is not that of the sign-in that was refreshed", ErrIDToken)
+// errSignInMismatch is returned if the refresh token no longer belongs to the person's sign-in.
+var errSignInMismatch = fmt.Errorf("%w: iss, sub or aud is not that of the sign-in that was refreshed", ErrIDToken)
 
-// namesAnother reports whether an ID token signed by the provider is of another issuer, client or person
+// isOtherSignIn reports whether an ID token signed by the provider is of another issuer, client or person
 // than the refreshed sign-in (OpenID Connect Core §12.2), whatever else is wrong with it. A token that
 // lacks a claim or a valid signature does not count.
-func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject string) bool {
-	payload, err := p.keys.verifyBy(ctx, raw, m.Algorithms)
+func (p *Provider) isOtherSignIn(ctx context.Context, m *metadata, raw, subject string) bool {
+	payload, err := p.keys.verifyWithAlgorithms(ctx, raw, m.Algorithms)
 	var c struct {
 		Issuer          string       `json:"iss"`
 		Subject         string       `json:"sub"`
@@ -81,43 +81,43 @@ func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject s
 		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
 }
 
-// denials are the errors from a token endpoint about the person or the grant (RFC 6749 §5.2; the others
+// denialCodes are the errors from a token endpoint about the person or the grant (RFC 6749 §5.2; the others
 // are from OpenID Connect Core §3.1.2.6 and sent by some providers).
-var denials = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
+var denialCodes = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
 
-// Denied reports whether an error from [Provider.Refresh] means that the person has lost access: they were
+// IsDenial reports whether an error from [Provider.Refresh] means that the person has lost access: they were
 // disabled or deleted, their sign-in was ended at the provider, or the refresh token is of another
 // person. Any other error leaves this open.
-func Denied(err error) bool {
-	if errors.Is(err, errAnotherSignIn) {
+func IsDenial(err error) bool {
+	if errors.Is(err, errSignInMismatch) {
 		return true
 	}
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Kind == Refused && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
-		e.Status != http.StatusTooManyRequests && slices.Contains(denials, e.Code)
+	return ok && e.Kind == TokenRejected && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
+		e.Status != http.StatusTooManyRequests && slices.Contains(denialCodes, e.Code)
 }
 
-// Rejected reports whether an error from [Provider.Refresh] is about the client: its secret is wrong, or
+// IsClientRejection reports whether an error from [Provider.Refresh] is about the client: its secret is wrong, or
 // it may not refresh (RFC 6749 §5.2).
-func Rejected(err error) bool {
+func IsClientRejection(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Kind == Refused && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
+	return ok && e.Kind == TokenRejected && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
 }
 
 // Revoke revokes a refresh token (RFC 7009), if the provider has an endpoint for that.
 func (p *Provider) Revoke(ctx context.Context, token string) error {
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err == nil && m.RevocationEndpoint != "" {
-		_, err = p.send(ctx, m, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
+		_, err = p.sendForm(ctx, m, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
 	}
 	return err
 }
 
-// send sends a form to an endpoint other than the token endpoint, with the client authentication of the token endpoint.
-func (p *Provider) send(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
-	config, err := p.oauth(m)
+// sendForm sends a form to an endpoint other than the token endpoint, with the client authentication of the token endpoint.
+func (p *Provider) sendForm(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
+	config, err := p.oauthConfig(m)
 	if err == nil {
-		err = checkEndpoints(p.config.Issuer, named{name, address})
+		err = checkEndpoints(p.config.Issuer, namedEndpoint{name, address})
 	}
 	if err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func (p *Provider) send(ctx context.Context, m *metadata, name, address string, 
 	return body, err
 }
 
-// firstAnswer is the timeout of the first introspection. A sign-in waits for it.
-const firstAnswer = 3 * time.Second
+// firstIntrospection is the timeout of the first introspection. A sign-in waits for it.
+const firstIntrospection = 3 * time.Second
 
 // Introspect reports whether an access token is active (RFC 7662), and its expiry if the response contains it.
 func (p *Provider) Introspect(ctx context.Context, token string) (active bool, expires time.Time, err error) {
@@ -156,54 +156,54 @@ func (p *Provider) IntrospectRefreshToken(ctx context.Context, token string) (ac
 }
 
 func (p *Provider) introspect(ctx context.Context, token, kind string) (active bool, expires time.Time, err error) {
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return false, expires, err
 	}
-	body, err := p.send(ctx, m, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {kind}})
+	body, err := p.sendForm(ctx, m, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {kind}})
 	if err != nil {
 		return false, expires, err
 	}
-	var answer struct {
+	var response struct {
 		Active  *bool    `json:"active"`
 		Expires *float64 `json:"exp"`
 	}
-	if json.Unmarshal(body, &answer) != nil || answer.Active == nil {
+	if json.Unmarshal(body, &response) != nil || response.Active == nil {
 		return false, expires, errors.New("introspection_endpoint: no introspection response")
 	}
-	return *answer.Active, unixTime(answer.Expires), nil
+	return *response.Active, unixTime(response.Expires), nil
 }
 
-// introspects reports whether introspection works for a new refresh token. Some providers return each as inactive.
-func (p *Provider) introspects(ctx context.Context, m *metadata, token string) bool {
-	if !p.config.Offline || m.IntrospectionEndpoint == "" {
+// checkIntrospection reports whether introspection works for a new refresh token. Some providers return each as inactive.
+func (p *Provider) checkIntrospection(ctx context.Context, m *metadata, token string) bool {
+	if !p.config.RequestOfflineAccess || m.IntrospectionEndpoint == "" {
 		return false
 	}
-	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	timeoutCtx, cancel := context.WithTimeout(ctx, firstIntrospection)
 	defer cancel()
-	active, err := p.IntrospectRefreshToken(limited, token)
+	active, err := p.IntrospectRefreshToken(timeoutCtx, token)
 	return err == nil && active
 }
 
-// keepAccessToken stores the expiry of the access token if the provider issued no refresh token. It also stores the
+// storeAccessToken stores the expiry of the access token if the provider issued no refresh token. It also stores the
 // token itself if introspection returns it as active now: some providers return inactive for a token that the client
 // may not introspect (RFC 7662 §2.2). Without expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
-func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
-	if !p.config.Offline || id.RefreshToken != "" {
+func (p *Provider) storeAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
+	if !p.config.RequestOfflineAccess || id.RefreshToken != "" {
 		return
 	}
-	id.Expires = tokens.Expiry
+	id.AccessTokenExpiry = tokens.Expiry
 	if m.IntrospectionEndpoint != "" {
-		limited, cancel := context.WithTimeout(ctx, firstAnswer)
+		timeoutCtx, cancel := context.WithTimeout(ctx, firstIntrospection)
 		defer cancel()
-		active, expires, err := p.Introspect(limited, tokens.AccessToken)
-		if id.Expires = cmp.Or(id.Expires, expires); err == nil && active && !id.Expires.IsZero() {
+		active, expires, err := p.Introspect(timeoutCtx, tokens.AccessToken)
+		if id.AccessTokenExpiry = cmp.Or(id.AccessTokenExpiry, expires); err == nil && active && !id.AccessTokenExpiry.IsZero() {
 			id.AccessToken = tokens.AccessToken
 		}
 	}
-	if id.Expires.IsZero() {
+	if id.AccessTokenExpiry.IsZero() {
 		number, _ := id.Claims["exp"].(json.Number)
 		seconds, _ := number.Float64() // validated with the ID token
-		id.Expires = unixTime(&seconds)
+		id.AccessTokenExpiry = unixTime(&seconds)
 	}
 }

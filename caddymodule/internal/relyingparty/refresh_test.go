@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-func ignored(string) {}
+func discardToken(string) {}
 
 // A refresh returns the person's current claims and the next refresh token.
 func TestRefresh(t *testing.T) {
@@ -24,18 +24,18 @@ func TestRefresh(t *testing.T) {
 		s.People = []providertest.Person{{Subject: before.Subject, Claims: map[string]any{"email": "new@hospital.example"}}}
 		s.UserInfoResponse = func(claims map[string]any) { claims["name"] = "by userinfo" }
 	})
-	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, discardToken)
 	if err != nil || now.Claims["email"] != "new@hospital.example" || now.Claims["name"] != "by userinfo" || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored); !relyingparty.Denied(err) {
+	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, discardToken); !relyingparty.IsDenial(err) {
 		t.Errorf("used twice: %v", err)
 	}
 }
 
 // An error after the token response leaves open whether the person still has access, and the next refresh token
 // is stored anyway.
-func TestRefreshFailsLate(t *testing.T) {
+func TestRefreshFailsAfterTokenResponse(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*providertest.Settings)
@@ -54,7 +54,7 @@ func TestRefreshFailsLate(t *testing.T) {
 			idp.Change(tt.change)
 			next := ""
 			_, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
-			if !errors.Is(err, tt.cause) || relyingparty.Denied(err) {
+			if !errors.Is(err, tt.cause) || relyingparty.IsDenial(err) {
 				t.Errorf("error %v", err)
 			}
 			if next == "" || next == before.RefreshToken {
@@ -100,7 +100,7 @@ func TestRefreshedIDToken(t *testing.T) {
 		"another iss":                      {set(nil, providertest.WrongIssuer), denied},
 		"another aud":                      {set(nil, providertest.WrongAudience), denied},
 		"several audiences, azp another":   {set(nil, providertest.OtherAuthorizedParty), denied},
-		"another sub, and expired":         {set(another, providertest.Expired), denied},
+		"another sub, and expired":         {set(another, providertest.ExpiredToken), denied},
 		"another sub, and at_hash":         {set(map[string]any{"sub": "another", "at_hash": "x"}), denied},
 		"another sub, and several aud":     {set(map[string]any{"sub": "another", "aud": []string{ours, "another"}}), denied},
 		"another sub by an unknown key":    {set(another, providertest.UnknownKey), outage},
@@ -108,7 +108,7 @@ func TestRefreshedIDToken(t *testing.T) {
 		"another sub, unsigned":            {set(another, providertest.AlgorithmNone), outage},
 		"another sub by the secret":        {set(another, providertest.HS256WithClientSecret), outage},
 		"another sub by another alg":       {set(another, func(token *providertest.IDToken) { token.Algorithm = "PS256" }), outage},
-		"expired":                          {set(nil, providertest.Expired), outage},
+		"expired":                          {set(nil, providertest.ExpiredToken), outage},
 		"another access token's at_hash":   {set(map[string]any{"at_hash": "x"}), outage},
 		"no sub":                           {set(map[string]any{"sub": nil}), outage},
 		"no iss":                           {set(map[string]any{"iss": nil}), outage},
@@ -125,7 +125,7 @@ func TestRefreshedIDToken(t *testing.T) {
 			idp.Change(func(s *providertest.Settings) { s.IDToken = tt.change })
 			next := ""
 			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
-			got := map[bool]string{true: denied, false: outage}[relyingparty.Denied(err)]
+			got := map[bool]string{true: denied, false: outage}[relyingparty.IsDenial(err)]
 			if err == nil {
 				got = yes
 			}
@@ -145,7 +145,7 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	idp.Change(func(s *providertest.Settings) {
 		s.TokenResponse = func(answer map[string]any) { delete(answer, "id_token"); delete(answer, "refresh_token") }
 	})
-	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, discardToken)
 	if err != nil || now.Claims != nil || now.RefreshToken != before.RefreshToken {
 		t.Errorf("%+v, %v", now, err)
 	}
@@ -172,12 +172,12 @@ func TestDenied(t *testing.T) {
 		"a failing provider":   {providertest.ErrorResponse(500, "invalid_grant"), false},
 		"a proxy":              {providertest.Status(502), false},
 		"no token response":    {providertest.JSON(200, map[string]string{"error": "invalid_grant"}), false},
-		"no JSON":              {providertest.HTML, false},
+		"no JSON":              {providertest.SendHTML, false},
 		"a redirect":           {providertest.Redirect("https://elsewhere.example/"), false},
-		"no answer":            {providertest.Abort, false},
+		"no answer":            {providertest.AbortHandler, false},
 	} {
-		idp.Fail(providertest.Token, tt.fault)
-		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s", ignored); err == nil || relyingparty.Denied(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
+		idp.SetFault(providertest.Token, tt.fault)
+		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s", discardToken); err == nil || relyingparty.IsDenial(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -186,18 +186,18 @@ func TestDenied(t *testing.T) {
 // A refresh token that outlives the session is requested once, if the provider supports it and the configuration requests it.
 func TestOfflineAccess(t *testing.T) {
 	t.Parallel()
-	offline := func(c *relyingparty.Config) { c.Offline = true }
+	offline := func(c *relyingparty.Config) { c.RequestOfflineAccess = true }
 	for name, tt := range map[string]struct {
 		listed        bool
 		change        func(*relyingparty.Config)
 		scope, google string
 	}{
 		"listed":           {true, offline, "openid profile email offline_access", ""},
-		"configured, too":  {true, func(c *relyingparty.Config) { c.Offline, c.Scopes = true, []string{"offline_access"} }, "openid offline_access", ""},
+		"configured, too":  {true, func(c *relyingparty.Config) { c.RequestOfflineAccess, c.Scopes = true, []string{"offline_access"} }, "openid offline_access", ""},
 		"not listed":       {false, offline, "openid profile email", ""},
 		"not wanted":       {true, nil, "openid profile email", ""},
-		"Google":           {false, func(c *relyingparty.Config) { c.Offline, c.Google = true, true }, "openid profile email", "offline"},
-		"Google, unwanted": {false, func(c *relyingparty.Config) { c.Google = true }, "openid profile email", ""},
+		"Google":           {false, func(c *relyingparty.Config) { c.RequestOfflineAccess, c.IsGoogle = true, true }, "openid profile email", "offline"},
+		"Google, unwanted": {false, func(c *relyingparty.Config) { c.IsGoogle = true }, "openid profile email", ""},
 	} {
 		idp := providertest.Start(t, func(s *providertest.Settings) {
 			if tt.listed {
@@ -229,10 +229,10 @@ func TestRevoke(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject, ignored); !relyingparty.Denied(err) {
+		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject, discardToken); !relyingparty.IsDenial(err) {
 			t.Errorf("%s: still good: %v", name, err)
 		}
-		idp.Fail(providertest.Revocation, providertest.Status(http.StatusServiceUnavailable))
+		idp.SetFault(providertest.Revocation, providertest.Status(http.StatusServiceUnavailable))
 		if err = p.Revoke(t.Context(), id.RefreshToken); !errors.Is(err, relyingparty.ErrStatus) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -260,15 +260,15 @@ func TestCheckRefreshTokens(t *testing.T) {
 		if tt.grantTypes != nil {
 			idp.Change(func(s *providertest.Settings) { s.Metadata["grant_types_supported"] = tt.grantTypes })
 		}
-		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport, c.Offline = inMemory{idp}, tt.offline })
+		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport, c.RequestOfflineAccess = handlerTransport{idp}, tt.offline })
 		if err := p.Check(t.Context()); (err != nil) != tt.fails {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// introspecting starts a provider that issues no refresh token and supports introspection.
-func introspecting(t *testing.T) *providertest.Provider {
+// newIntrospectingProvider starts a provider that issues no refresh token and supports introspection.
+func newIntrospectingProvider(t *testing.T) *providertest.Provider {
 	t.Helper()
 	idp := providertest.Start(t)
 	idp.Change(func(s *providertest.Settings) {
@@ -301,12 +301,12 @@ func TestAccessTokenIsKept(t *testing.T) {
 		"not for us":       {fault: providertest.Status(http.StatusForbidden)},
 		"another answer":   {fault: providertest.JSON(http.StatusOK, map[string]any{})},
 	} {
-		idp := introspecting(t)
+		idp := newIntrospectingProvider(t)
 		if tt.change != nil {
 			idp.Change(tt.change)
 		}
-		idp.Fail(providertest.Introspection, tt.fault)
-		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Offline = !tt.off })
+		idp.SetFault(providertest.Introspection, tt.fault)
+		p := newProvider(t, idp, func(c *relyingparty.Config) { c.RequestOfflineAccess = !tt.off })
 		id, err := signIn(t, p, idp, newRequest())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -314,8 +314,8 @@ func TestAccessTokenIsKept(t *testing.T) {
 		if kept := id.AccessToken != ""; kept != tt.kept {
 			t.Errorf("%s: kept %t", name, kept)
 		}
-		if expires := !tt.off && id.RefreshToken == ""; expires == id.Expires.IsZero() || expires && time.Until(id.Expires).Round(time.Minute) != time.Hour {
-			t.Errorf("%s: expires %v", name, id.Expires)
+		if expires := !tt.off && id.RefreshToken == ""; expires == id.AccessTokenExpiry.IsZero() || expires && time.Until(id.AccessTokenExpiry).Round(time.Minute) != time.Hour {
+			t.Errorf("%s: expires %v", name, id.AccessTokenExpiry)
 		}
 	}
 }
@@ -327,8 +327,8 @@ func withoutExpiry(s *providertest.Settings) {
 
 func TestIntrospect(t *testing.T) {
 	t.Parallel()
-	idp := introspecting(t)
-	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Offline = true })
+	idp := newIntrospectingProvider(t)
+	p := newProvider(t, idp, func(c *relyingparty.Config) { c.RequestOfflineAccess = true })
 	id := mustSignIn(t, p, idp)
 	if active, _, err := p.Introspect(t.Context(), id.AccessToken); err != nil || !active {
 		t.Errorf("%t, %v", active, err)
@@ -337,7 +337,7 @@ func TestIntrospect(t *testing.T) {
 	if active, _, err := p.Introspect(t.Context(), id.AccessToken); err != nil || active {
 		t.Errorf("who is gone: %t, %v", active, err)
 	}
-	idp.Fail(providertest.Introspection, providertest.Status(http.StatusUnauthorized))
+	idp.SetFault(providertest.Introspection, providertest.Status(http.StatusUnauthorized))
 	if _, _, err := p.Introspect(t.Context(), id.AccessToken); !errors.Is(err, relyingparty.ErrStatus) {
 		t.Errorf("refused: %v", err)
 	}

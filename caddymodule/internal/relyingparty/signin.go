@@ -55,7 +55,7 @@ func (r *AuthenticationRequest) check() error {
 }
 
 // maxAge returns MaxAge as a duration, if it is set.
-func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err error) {
+func (r *AuthenticationRequest) maxAge() (age time.Duration, isSet bool, err error) {
 	if r.MaxAge == "" {
 		return 0, false, nil
 	}
@@ -72,20 +72,20 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if err := r.check(); err != nil {
 		return "", err
 	}
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return "", err
 	}
-	config, err := p.oauth(m)
+	config, err := p.oauthConfig(m)
 	if err != nil {
 		return "", err
 	}
 	config.Scopes = p.config.scopes(m, r.OfflineAccess)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(r.Nonce)}
-	if m.pkce() {
+	if m.supportsPKCE() {
 		options = append(options, oauth2.S256ChallengeOption(r.Verifier))
 	}
-	if p.config.Offline && p.config.Google {
+	if p.config.RequestOfflineAccess && p.config.IsGoogle {
 		options = append(options, oauth2.AccessTypeOffline)
 	}
 	for _, o := range []struct{ name, value string }{
@@ -104,13 +104,13 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
-	known := c.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
+	isSupported := c.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
 	if r.OtherAccount && !slices.Contains(words, "none") {
 		words = append(words, selectAccount)
 	}
 	for i, word := range words {
 		// Without a list of supported values, the client's value is kept, unless a wrong guess could sign in another person.
-		if word == selectAccount && !known && (r.OtherAccount || len(m.PromptValues) > 0) {
+		if word == selectAccount && !isSupported && (r.OtherAccount || len(m.PromptValues) > 0) {
 			words[i] = login
 		}
 	}
@@ -129,11 +129,11 @@ func (r *AuthenticationRequest) claims(m *metadata) string {
 		Value     string   `json:"value,omitempty"`
 		Values    []string `json:"values,omitempty"`
 	}
-	wanted := essential{Essential: true, Values: words}
+	request := essential{Essential: true, Values: words}
 	if len(words) == 1 {
-		wanted = essential{Essential: true, Value: words[0]}
+		request = essential{Essential: true, Value: words[0]}
 	}
-	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // cannot fail for strings
+	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): request}}) // cannot fail for strings
 	return string(text)
 }
 
@@ -175,12 +175,12 @@ type Callback struct {
 // sign-in (RFC 9207 §2.4, mix-up).
 func (c *Callback) check(m *metadata) error {
 	switch {
-	case c.Issuer == "" && m.AnnouncesIssuer:
+	case c.Issuer == "" && m.SendsIssuer:
 		return fmt.Errorf("%w: no iss", ErrCallback)
 	case c.Issuer != "" && c.Issuer != m.Issuer:
 		return fmt.Errorf("%w: iss is %.200q, not %q", ErrCallback, c.Issuer, m.Issuer)
 	case c.Error != "":
-		return &Error{Kind: Declined, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
+		return &Error{Kind: AuthorizationFailed, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
 	case c.Code == "":
 		return fmt.Errorf("%w: no code", ErrCallback)
 	}
@@ -193,14 +193,14 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	m, err := p.discovered(ctx)
+	m, err := p.signInMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.check(m); err != nil {
 		return nil, err
 	}
-	asked := time.Now()
+	requestedAt := time.Now()
 	tokens, err := p.exchangeCode(ctx, m, c.Code, r.Verifier)
 	if err != nil {
 		return nil, err
@@ -209,37 +209,37 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity.RequestedAt, identity.ExpiresWithSession = asked, identity.RefreshToken != "" && p.config.mayRequestOfflineAccess(m, r.OfflineAccess)
-	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
+	identity.RequestedAt, identity.ExpiresWithSession = requestedAt, identity.RefreshToken != "" && p.config.mayRequestOfflineAccess(m, r.OfflineAccess)
+	if err := p.addUserinfo(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}
-	p.keepAccessToken(ctx, m, tokens, identity)
-	identity.Bound = identity.RefreshToken != "" && !p.config.isOffline(m, r.OfflineAccess)
-	identity.Introspects = identity.Bound && p.introspects(ctx, m, identity.RefreshToken)
+	p.storeAccessToken(ctx, m, tokens, identity)
+	identity.ProlongsSession = identity.RefreshToken != "" && !p.config.outlivesSession(m, r.OfflineAccess)
+	identity.CanIntrospect = identity.ProlongsSession && p.checkIntrospection(ctx, m, identity.RefreshToken)
 	return identity, nil
 }
 
 // exchangeCode exchanges the code for tokens (OpenID Connect Core §3.1.3).
 func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier string) (*oauth2.Token, error) {
-	config, err := p.oauth(m)
+	config, err := p.oauthConfig(m)
 	if err != nil {
 		return nil, err
 	}
 	var options []oauth2.AuthCodeOption
-	if m.pkce() {
+	if m.supportsPKCE() {
 		options = append(options, oauth2.VerifierOption(verifier))
 	}
-	return p.askForTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+	return p.requestTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
 		return config.Exchange(ctx, code, options...)
 	}, code, verifier, config.ClientSecret)
 }
 
-// askForTokens makes one request to the token endpoint. Its error contains none of the secrets.
-func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
-	watched := &watchedTransport{next: exchange{p.client, tokenEndpoint}}
-	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched}))
-	if err != nil && watched.status != 0 { // a response was received
-		err = tokenError(watched.status, err, secrets...)
+// requestTokens makes one request to the token endpoint. Its error contains none of the secrets.
+func (p *Provider) requestTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
+	recorder := &recordingTransport{next: bufferedTransport{p.client, tokenEndpoint}}
+	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: recorder}))
+	if err != nil && recorder.status != 0 { // a response was received
+		err = tokenError(recorder.status, err, secrets...)
 	}
 	return tokens, err
 }
@@ -247,17 +247,17 @@ func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (
 // tokenError returns the error for a response without tokens. It contains neither the secrets of the
 // request, nor the body of a successful response, which may contain parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
-	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
-	var answer *oauth2.RetrieveError
-	if !errors.As(err, &answer) {
+	e := &Error{Kind: TokenRejected, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
+	var retrieveErr *oauth2.RetrieveError
+	if !errors.As(err, &retrieveErr) {
 		return e
 	}
-	e.Code = errorCode(cmp.Or(answer.ErrorCode, apiErrorCode(answer.Body)))
+	e.Code = errorCode(cmp.Or(retrieveErr.ErrorCode, apiErrorCode(retrieveErr.Body)))
 	switch {
-	case answer.ErrorCode != "":
-		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, hide(answer.ErrorCode, secrets), hide(answer.ErrorDescription, secrets))
+	case retrieveErr.ErrorCode != "":
+		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, redact(retrieveErr.ErrorCode, secrets), redact(retrieveErr.ErrorDescription, secrets))
 	case status >= http.StatusBadRequest:
-		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, hide(string(answer.Body), secrets))
+		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, redact(string(retrieveErr.Body), secrets))
 	}
 	return e
 }
@@ -265,24 +265,24 @@ func tokenError(status int, err error, secrets ...string) *Error {
 // apiErrorCode parses the format in which Google's token endpoint reports its own failures
 // (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in its errors.
 func apiErrorCode(body []byte) string {
-	var answer struct {
+	var response struct {
 		Error struct {
 			Status string
 			Errors []struct{ Reason string }
 		}
 	}
-	if json.Unmarshal(body, &answer) != nil {
+	if json.Unmarshal(body, &response) != nil {
 		return ""
 	}
-	code := answer.Error.Status
-	for _, e := range answer.Error.Errors {
+	code := response.Error.Status
+	for _, e := range response.Error.Errors {
 		code = cmp.Or(code, e.Reason)
 	}
 	return code
 }
 
-// hide redacts secrets, both plain and form-encoded.
-func hide(text string, secrets []string) string {
+// redact redacts secrets, both plain and form-encoded.
+func redact(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.NewReplacer(secret, "REDACTED", url.QueryEscape(secret), "REDACTED").Replace(text)
@@ -291,14 +291,14 @@ func hide(text string, secrets []string) string {
 	return text
 }
 
-// watchedTransport stores the status of the response, which x/oauth2 does not always return.
-type watchedTransport struct {
+// recordingTransport stores the status of the response, which x/oauth2 does not always return.
+type recordingTransport struct {
 	next   http.RoundTripper
 	status int
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(r)
 	if err == nil {
 		w.status = response.StatusCode
@@ -335,7 +335,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), ProviderTokens: heldBy(tokens)}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), ProviderTokens: newProviderTokens(tokens)}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)
@@ -353,7 +353,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // case-sensitively and without duplicate names, which go-oidc does not require. Its error wraps defect
 // if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	keys := &watchedKeySet{KeySet: p.keys}
+	keys := &recordingKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
 		Now: func() time.Time { return time.Now().Add(-Leeway) },
@@ -397,9 +397,9 @@ func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToke
 
 // checkParties rejects a token issued to another client, even if its aud also contains this client.
 func (p *Provider) checkParties(audience []string, authorized *string) error {
-	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
+	hasOthers := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
-	case authorized == nil && others:
+	case authorized == nil && hasOthers:
 		return fmt.Errorf("several audiences %.200q, but no azp", audience)
 	case authorized != nil && *authorized != p.config.ClientID:
 		return fmt.Errorf("azp is %.200q", *authorized)
@@ -415,9 +415,9 @@ func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) erro
 	if r == nil {
 		return nil
 	}
-	age, asked, err := r.maxAge()
+	age, isSet, err := r.maxAge()
 	switch {
-	case err != nil || !asked:
+	case err != nil || !isSet:
 		return err
 	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // zero if the claim is missing
 		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
@@ -449,9 +449,9 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 	return object, nil
 }
 
-// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token, which take
+// addUserinfo adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token, which take
 // precedence because they are signed.
-func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
+func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
 	if m.UserInfoEndpoint == "" {
 		return nil
 	}
@@ -465,19 +465,19 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
 	}
 	for name, value := range claims {
-		if _, ok := identity.Claims[name]; !ok && !verifiesAnother(name, claims, identity.Claims) {
+		if _, ok := identity.Claims[name]; !ok && !isVerifiedMismatch(name, claims, identity.Claims) {
 			identity.Claims[name] = value
 		}
 	}
 	return nil
 }
 
-// verifiesAnother reports whether a claim is email_verified or phone_number_verified of userinfo, and
+// isVerifiedMismatch reports whether a claim is email_verified or phone_number_verified of userinfo, and
 // the ID token contains a different address or number.
-func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
-	about, verifies := strings.CutSuffix(name, "_verified")
-	taken, ok := idToken[about]
-	return verifies && ok && !reflect.DeepEqual(taken, userinfo[about])
+func isVerifiedMismatch(name string, userinfo, idToken map[string]any) bool {
+	subjectClaim, isVerified := strings.CutSuffix(name, "_verified")
+	idTokenValue, ok := idToken[subjectClaim]
+	return isVerified && ok && !reflect.DeepEqual(idTokenValue, userinfo[subjectClaim])
 }
 
 func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {
@@ -503,7 +503,7 @@ func decodeUserinfo(body []byte) (map[string]any, error) {
 
 // signedUserinfo decodes userinfo in a JWT (§5.3.2).
 func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string) (map[string]any, error) {
-	payload, err := p.keys.verifyBy(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
+	payload, err := p.keys.verifyWithAlgorithms(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
 	switch {
 	case isTokenDefect(err):
 		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
@@ -544,19 +544,19 @@ type Identity struct {
 // ProviderTokens contains the tokens for later requests to the provider.
 type ProviderTokens struct {
 	RefreshToken       string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
-	RefreshUntil       time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
+	RefreshExpiry      time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
 	ExpiresWithSession bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
-	Bound              bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
-	Introspects        bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
+	ProlongsSession    bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
+	CanIntrospect      bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
 	AccessToken        string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
-	Expires            time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
+	AccessTokenExpiry  time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }
 
-// heldBy returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).
-func heldBy(tokens *oauth2.Token) ProviderTokens {
+// newProviderTokens returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).
+func newProviderTokens(tokens *oauth2.Token) ProviderTokens {
 	h := ProviderTokens{RefreshToken: tokens.RefreshToken}
 	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {
-		h.RefreshUntil = time.Now().Add(time.Duration(seconds) * time.Second)
+		h.RefreshExpiry = time.Now().Add(time.Duration(seconds) * time.Second)
 	}
 	return h
 }

@@ -117,7 +117,7 @@ func TestRequestRefused(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRequest()
-			c := answer(t, p, idp, r)
+			c := providerResponse(t, p, idp, r)
 			change(&r)
 			if address, err := p.AuthenticationURL(t.Context(), r); err == nil {
 				t.Error(address)
@@ -154,7 +154,7 @@ func TestEndSessionURL(t *testing.T) {
 	if address, err := newProvider(t, idp, nil).EndSessionURL(t.Context(), "hint", "", ""); address != "" || err != nil {
 		t.Error(address, err)
 	}
-	idp.Fail(providertest.Discovery, providertest.Reset)
+	idp.SetFault(providertest.Discovery, providertest.ResetMidResponse)
 	if address, err := newProvider(t, idp, nil).EndSessionURL(t.Context(), "hint", "", ""); address != "" || err == nil {
 		t.Error(address, err)
 	}
@@ -184,7 +184,7 @@ func TestCallbackIssuer(t *testing.T) {
 				s.Metadata["authorization_response_iss_parameter_supported"] = tt.announced
 			})
 			p, r := newProvider(t, idp, nil), newRequest()
-			c := answer(t, p, idp, r)
+			c := providerResponse(t, p, idp, r)
 			c.Issuer = tt.issuer(idp.Issuer)
 			_, err := p.Exchange(t.Context(), c, r)
 			if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, relyingparty.ErrCallback) {
@@ -203,7 +203,7 @@ func TestCallbackDeclined(t *testing.T) {
 	p, r := newProvider(t, idp, nil), newRequest()
 	_, err := signIn(t, p, idp, r)
 	var e *relyingparty.Error
-	if !errors.As(err, &e) || e.Kind != relyingparty.Declined || e.Code != "access_denied" || e.Status != 0 {
+	if !errors.As(err, &e) || e.Kind != relyingparty.AuthorizationFailed || e.Code != "access_denied" || e.Status != 0 {
 		t.Errorf("%#v", err)
 	}
 	checkFault(t, err, "", nil)
@@ -231,7 +231,7 @@ func claim(name string, value any) func(*providertest.IDToken) {
 	}
 }
 
-func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+func claimTime(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 func TestIDTokenRefused(t *testing.T) {
 	t.Parallel()
@@ -256,12 +256,12 @@ func TestIDTokenRefused(t *testing.T) {
 		{"no audience", claim("aud", nil), nil},
 		{"wrong issuer", providertest.WrongIssuer, nil},
 		{"no issuer", claim("iss", nil), nil},
-		{"expired", providertest.Expired, nil},
-		{"expired beyond the leeway", claim("exp", in(-2*time.Minute)), nil},
+		{"expired", providertest.ExpiredToken, nil},
+		{"expired beyond the leeway", claim("exp", claimTime(-2*time.Minute)), nil},
 		{"no expiry", claim("exp", nil), nil},
-		{"iat to come", claim("iat", in(2*time.Minute)), nil},
+		{"iat to come", claim("iat", claimTime(2*time.Minute)), nil},
 		{"no iat", claim("iat", nil), nil},
-		{"nbf to come", claim("nbf", in(time.Hour)), nil},
+		{"nbf to come", claim("nbf", claimTime(time.Hour)), nil},
 		{"azp of another, two audiences", providertest.OtherAuthorizedParty, nil},
 		{"azp of another", claim("azp", "another"), nil},
 		{"azp empty", claim("azp", ""), nil},
@@ -322,9 +322,9 @@ func TestIDTokenAccepted(t *testing.T) {
 			t.Claims["aud"] = []string{"another", providertest.ClientID}
 			t.Claims["azp"] = providertest.ClientID
 		}},
-		{"expired within the leeway", claim("exp", in(-30*time.Second))},
-		{"iat to come within the leeway", claim("iat", in(30*time.Second))},
-		{"times with fractions", claim("iat", float64(in(0))+0.5)},
+		{"expired within the leeway", claim("exp", claimTime(-30*time.Second))},
+		{"iat to come within the leeway", claim("iat", claimTime(30*time.Second))},
+		{"times with fractions", claim("iat", float64(claimTime(0))+0.5)},
 		{"no auth_time", claim("auth_time", nil)},
 	}
 	for _, tt := range tests {
@@ -346,7 +346,7 @@ func TestIdentityIssuerIsConfigured(t *testing.T) {
 	const issuer = "https://accounts.google.com"
 	idp := providertest.New(issuer)
 	idp.Change(func(s *providertest.Settings) { s.IDToken = claim("iss", "accounts.google.com") })
-	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = inMemory{idp} })
+	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = handlerTransport{idp} })
 	identity, err := signIn(t, p, idp, newRequest())
 	if err != nil || identity.Issuer != issuer {
 		t.Error(identity, err)
@@ -360,13 +360,13 @@ func TestMaxAge(t *testing.T) {
 		authTime     any
 		ok           bool
 	}{
-		{"not asked, long ago", "", in(-time.Hour), true},
-		{"asked, just now", "60", in(-time.Second), true},
-		{"asked, within the leeway", "60", in(-90 * time.Second), true},
-		{"asked, long ago", "60", in(-time.Hour), false},
+		{"not asked, long ago", "", claimTime(-time.Hour), true},
+		{"asked, just now", "60", claimTime(-time.Second), true},
+		{"asked, within the leeway", "60", claimTime(-90 * time.Second), true},
+		{"asked, long ago", "60", claimTime(-time.Hour), false},
 		{"asked, not told", "60", nil, false},
-		{"zero, just now", "0", in(-time.Second), true},
-		{"zero, long ago", "0", in(-time.Hour), false},
+		{"zero, just now", "0", claimTime(-time.Second), true},
+		{"zero, long ago", "0", claimTime(-time.Hour), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -388,8 +388,8 @@ func TestMaxAge(t *testing.T) {
 // rsaAlgorithms are the algorithms for the key of authorizetest, which specifies none.
 var rsaAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
-// by signs with an algorithm. The provider's at_hash is valid only for algorithms with SHA-256.
-func by(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
+// signedWith signs with an algorithm. The provider's at_hash is valid only for algorithms with SHA-256.
+func signedWith(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
 	return func(token *providertest.IDToken) {
 		token.Algorithm = alg
 		delete(token.Claims, "at_hash")
@@ -402,18 +402,18 @@ func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*testing.T, *relyingparty.Provider, *providertest.Provider, jose.SignatureAlgorithm) error{
 		"ID token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
-			idp.Change(func(s *providertest.Settings) { s.IDToken = by(alg) })
+			idp.Change(func(s *providertest.Settings) { s.IDToken = signedWith(alg) })
 			_, err := signIn(t, p, idp, newRequest())
 			return err
 		},
 		"refreshed ID token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
 			before := mustSignIn(t, p, idp)
-			idp.Change(func(s *providertest.Settings) { s.IDToken = by(alg) })
-			_, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
+			idp.Change(func(s *providertest.Settings) { s.IDToken = signedWith(alg) })
+			_, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, discardToken)
 			return err
 		},
 		"logout token": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
-			_, err := p.VerifyLogoutToken(t.Context(), idp.LogoutToken(by(alg)))
+			_, err := p.VerifyLogoutToken(t.Context(), idp.LogoutToken(signedWith(alg)))
 			return err
 		},
 		"security event": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
@@ -423,7 +423,7 @@ func TestAlgorithms(t *testing.T) {
 			return err
 		},
 		"userinfo": func(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, alg jose.SignatureAlgorithm) error {
-			idp.Fail(providertest.UserInfo, providertest.SignedJSON(map[string]any{"sub": providertest.Alice.Subject}, by(alg)))
+			idp.SetFault(providertest.UserInfo, providertest.SignedJSON(map[string]any{"sub": providertest.Alice.Subject}, signedWith(alg)))
 			_, err := signIn(t, p, idp, newRequest())
 			return err
 		},
@@ -458,7 +458,7 @@ func TestAlgorithms(t *testing.T) {
 						}
 						set("id_token_signing_alg_values_supported", tt.listed)
 						set("userinfo_signing_alg_values_supported", tt.userinfo)
-						s.IDToken = by(jose.SignatureAlgorithm(tt.want[0]))
+						s.IDToken = signedWith(jose.SignatureAlgorithm(tt.want[0]))
 					})
 					p := newProvider(t, idp, func(c *relyingparty.Config) { c.IDTokenAlgorithms = tt.configured })
 					if err := verify(t, p, idp, jose.SignatureAlgorithm(alg)); (err == nil) != want {
@@ -545,11 +545,11 @@ func TestUserInfoRefused(t *testing.T) {
 		"other case":   func(c map[string]any) { c["Sub"] = c["sub"]; c["sub"] = "another" },
 	}
 	for name, change := range tests {
-		refused(t, name, relyingparty.ErrUserInfo, func(s *providertest.Settings) { s.UserInfoResponse = change })
+		checkSignInFails(t, name, relyingparty.ErrUserInfo, func(s *providertest.Settings) { s.UserInfoResponse = change })
 	}
 	t.Run("sub twice", func(t *testing.T) {
 		idp := providertest.Start(t)
-		idp.Fail(providertest.UserInfo, providertest.JSON(200, []byte(`{"sub":"another","sub":"`+providertest.Alice.Subject+`"}`)))
+		idp.SetFault(providertest.UserInfo, providertest.JSON(200, []byte(`{"sub":"another","sub":"`+providertest.Alice.Subject+`"}`)))
 		checkFault(t, failedSignIn(t, idp, 0), "", relyingparty.ErrUserInfo)
 	})
 }
@@ -583,7 +583,7 @@ func TestSignedUserInfo(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			idp.Fail(providertest.UserInfo, providertest.SignedJSON(good, tt.change))
+			idp.SetFault(providertest.UserInfo, providertest.SignedJSON(good, tt.change))
 			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
 			if !tt.ok {
 				checkFault(t, err, "", relyingparty.ErrUserInfo)

@@ -28,16 +28,16 @@ func Address(r *http.Request) string {
 	if address := IP(r.Context()); address != "" {
 		return address
 	}
-	return httporigin.Peer(r)
+	return httporigin.PeerIP(r)
 }
 
 // IsHTTPS reports whether the browser uses TLS, either directly or to a proxy in Caddy's trusted_proxies.
 func IsHTTPS(r *http.Request) bool {
-	return r.TLS != nil || ByTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
+	return r.TLS != nil || IsFromTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// ByTrustedProxy reports whether a request was sent by a proxy in Caddy's trusted_proxies.
-func ByTrustedProxy(r *http.Request) bool {
+// IsFromTrustedProxy reports whether a request was sent by a proxy in Caddy's trusted_proxies.
+func IsFromTrustedProxy(r *http.Request) bool {
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
 	return trusted
 }

@@ -18,22 +18,22 @@ import (
 
 // export handles $export of the system, of all patients or of a group.
 func export(s *Store, q request) (reply, error) {
-	if !q.Async {
-		return reply{}, invalid("An export takes the header Prefer: respond-async.")
+	if !q.IsAsync {
+		return reply{}, newInvalid("An export takes the header Prefer: respond-async.")
 	}
 	types, since, err := q.exportParameters()
 	if err != nil {
 		return reply{}, err
 	}
-	holds, err := exported(s, q)
+	matches, err := exportFilter(s, q)
 	if err != nil {
 		return reply{}, err
 	}
-	job := &exportJob{id: newID(), request: q.base + "/" + q.Path() + "?" + smart.EncodeParameters(q.Parameters), began: now(), files: map[string][][]byte{}}
+	job := &exportJob{id: newID(), request: q.base + "/" + q.Path() + "?" + smart.EncodeParameters(q.Parameters), startedAt: now(), files: map[string][][]byte{}}
 	job.request = strings.TrimSuffix(job.request, "?")
-	err = s.each(q, types, func(v *version) error {
-		if !v.updated.Before(since) && holds(v.Resource) {
-			job.files[v.of.Type] = append(job.files[v.of.Type], v.text)
+	err = s.forEachResource(q, types, func(v *version) error {
+		if !v.updatedAt.Before(since) && matches(v.Resource) {
+			job.files[v.reference.Type] = append(job.files[v.reference.Type], v.text)
 		}
 		return nil
 	})
@@ -46,24 +46,24 @@ func export(s *Store, q request) (reply, error) {
 
 // exportParameters returns the types to export, and the time of _since.
 func (q request) exportParameters() (types []string, since time.Time, err error) {
-	if err = q.takes("_outputFormat", "_since", "_type"); err != nil {
+	if err = q.checkParameters("_outputFormat", "_since", "_type"); err != nil {
 		return nil, since, err
 	}
-	if format := value(q.Parameters, "_outputFormat"); format != "" && !strings.HasSuffix(format, "ndjson") {
-		return nil, since, unsupported("Files are in application/fhir+ndjson only.")
+	if format := parameterValue(q.Parameters, "_outputFormat"); format != "" && !strings.HasSuffix(format, "ndjson") {
+		return nil, since, newUnsupported("Files are in application/fhir+ndjson only.")
 	}
-	if text := value(q.Parameters, "_since"); text != "" {
+	if text := parameterValue(q.Parameters, "_since"); text != "" {
 		if since, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, since, invalid("_since must be an instant, such as 2026-01-01T00:00:00Z.")
+			return nil, since, newInvalid("_since must be an instant, such as 2026-01-01T00:00:00Z.")
 		}
 	}
-	names := value(q.Parameters, "_type")
+	names := parameterValue(q.Parameters, "_type")
 	if names == "" {
 		return interaction.Types(), since, nil
 	}
 	for name := range strings.SplitSeq(names, ",") {
 		if !interaction.IsType(name) {
-			return nil, since, invalid("_type names what is no resource type.")
+			return nil, since, newInvalid("_type names what is no resource type.")
 		}
 		types = append(types, name)
 	}
@@ -71,8 +71,8 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 	return slices.Compact(types), since, nil
 }
 
-// exported returns the predicate for the resources of an export.
-func exported(s *Store, q request) (func(resource.Resource) bool, error) {
+// exportFilter returns the predicate for the resources of an export.
+func exportFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	switch {
 	case q.Type == "":
 		return func(resource.Resource) bool { return true }, nil
@@ -84,13 +84,13 @@ func exported(s *Store, q request) (func(resource.Resource) bool, error) {
 			return false
 		}, nil
 	case q.Type == "Group" && q.ID != "":
-		return ofGroup(s, q)
+		return groupFilter(s, q)
 	}
-	return nil, failure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
+	return nil, requestFailure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
 }
 
-// ofGroup returns the predicate for the resources of a group's members.
-func ofGroup(s *Store, q request) (func(resource.Resource) bool, error) {
+// groupFilter returns the predicate for the resources of a group's members.
+func groupFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	group, err := s.find(q.reference(), "")
 	if err != nil {
 		return nil, err
@@ -126,10 +126,10 @@ type exports struct {
 // exportJob is an export (Bulk Data Access 2.0) of the resources at its start. Its first status request returns
 // 202, so that apps can try out polling.
 type exportJob struct {
-	id, request string
-	began       time.Time
-	asked       bool                // whether its status was requested
-	files       map[string][][]byte // lines by type
+	id, request     string
+	startedAt       time.Time
+	statusRequested bool                // whether its status was requested
+	files           map[string][][]byte // lines by type
 }
 
 func (e *exports) add(job *exportJob) {
@@ -144,11 +144,11 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id, file, isFile := strings.Cut(path, "/")
-	at := slices.IndexFunc(e.jobs, func(j *exportJob) bool { return j.id == id && time.Since(j.began) < exportLifetime })
+	at := slices.IndexFunc(e.jobs, func(j *exportJob) bool { return j.id == id && time.Since(j.startedAt) < exportLifetime })
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
 	case at < 0:
-		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such export."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such export."}
 	case isFile && isRead:
 		return e.jobs[at].file(file)
 	case isRead:
@@ -157,13 +157,13 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 		e.jobs = slices.Delete(e.jobs, at, at+1)
 		return reply{status: http.StatusAccepted}, nil
 	}
-	return reply{}, failure{http.StatusMethodNotAllowed, "not-supported", "An export can be read and deleted."}
+	return reply{}, requestFailure{http.StatusMethodNotAllowed, "not-supported", "An export can be read and deleted."}
 }
 
 // status returns the manifest from the second request on.
 func (j *exportJob) status(base string) (reply, error) {
-	if !j.asked {
-		j.asked = true
+	if !j.statusRequested {
+		j.statusRequested = true
 		return reply{status: http.StatusAccepted, header: http.Header{"Retry-After": {"1"}, "X-Progress": {"at work"}}}, nil
 	}
 	output := []object{}
@@ -171,18 +171,18 @@ func (j *exportJob) status(base string) (reply, error) {
 		output = append(output, object{"type": name, "url": base + "/" + exportPath + j.id + "/" + name + ".ndjson", "count": len(j.files[name])})
 	}
 	text, err := json.Marshal(object{
-		"transactionTime": j.began, "request": j.request, "requiresAccessToken": true, "output": output, "error": []object{},
+		"transactionTime": j.startedAt, "request": j.request, "requiresAccessToken": true, "output": output, "error": []object{},
 	})
-	answer := answerWith(http.StatusOK, text)
-	answer.header = http.Header{"Content-Type": {"application/json"}, "Expires": {j.began.Add(exportLifetime).Format(http.TimeFormat)}}
-	return answer, err
+	response := newReply(http.StatusOK, text)
+	response.header = http.Header{"Content-Type": {"application/json"}, "Expires": {j.startedAt.Add(exportLifetime).Format(http.TimeFormat)}}
+	return response, err
 }
 
 // file returns the resources of a type, one per line.
 func (j *exportJob) file(name string) (reply, error) {
 	name, ok := strings.CutSuffix(name, ".ndjson")
 	if !ok || j.files[name] == nil {
-		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such file."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such file."}
 	}
 	var lines bytes.Buffer
 	for _, text := range j.files[name] {

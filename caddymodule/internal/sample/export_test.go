@@ -11,8 +11,8 @@ import (
 
 var async = []string{"Prefer", "respond-async", "Accept", mediaType}
 
-// job returns the path of a job's or file's address below the base.
-func job(t testing.TB, address string) string {
+// pathBelowBase returns the path of a job's or file's address below the base.
+func pathBelowBase(t testing.TB, address string) string {
 	t.Helper()
 	path, ok := strings.CutPrefix(address, base+"/")
 	if !ok {
@@ -28,7 +28,7 @@ func exportOf(t testing.TB, s *Server, target string) (status string, held map[s
 	if w.Code != http.StatusAccepted || w.Body.Len() > 0 {
 		t.Fatalf("%s: %d %s", target, w.Code, w.Body)
 	}
-	status = job(t, w.Header().Get("Content-Location"))
+	status = pathBelowBase(t, w.Header().Get("Content-Location"))
 	if w = send(s, http.MethodGet, status, ""); w.Code != http.StatusAccepted || w.Header().Get("Retry-After") == "" || w.Header().Get("X-Progress") == "" {
 		t.Fatalf("at work: %d %v", w.Code, w.Header())
 	}
@@ -47,7 +47,7 @@ func exportOf(t testing.TB, s *Server, target string) (status string, held map[s
 	}
 	held = map[string][]string{}
 	for _, file := range m.Output {
-		w := send(s, http.MethodGet, job(t, file.URL), "", "Accept", "application/fhir+ndjson")
+		w := send(s, http.MethodGet, pathBelowBase(t, file.URL), "", "Accept", "application/fhir+ndjson")
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/fhir+ndjson" {
 			t.Fatalf("%s: %d %v", file.URL, w.Code, w.Header())
 		}
@@ -78,7 +78,7 @@ func TestExport(t *testing.T) {
 	} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			s := people(t)
+			s := newTestServer(t)
 			if w := send(s, http.MethodPut, "Group/g", group); w.Code != http.StatusCreated {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
@@ -93,7 +93,7 @@ func TestExport(t *testing.T) {
 // many newer exports.
 func TestExportEnds(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	status, _ := exportOf(t, s, "$export?_type=Patient")
 	file := status + "/Patient.ndjson"
 	send(s, http.MethodDelete, "Patient/3", "")
@@ -122,7 +122,7 @@ func TestExportEnds(t *testing.T) {
 
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	for _, tt := range []struct {
 		method, target string
 		headers        []string

@@ -20,7 +20,7 @@ func readVersion(s *Store, q request) (reply, error) {
 	if q.header.Get("If-None-Match") == v.etag() {
 		return reply{status: http.StatusNotModified, header: http.Header{"Etag": {v.etag()}}}, nil
 	}
-	if v.of.Type == "Binary" && !strings.Contains(q.header.Get("Accept")+value(q.Parameters, "_format"), "json") {
+	if v.reference.Type == "Binary" && !strings.Contains(q.header.Get("Accept")+parameterValue(q.Parameters, "_format"), "json") {
 		return v.content()
 	}
 	return v.reply(http.StatusOK), nil
@@ -37,20 +37,20 @@ func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 		}
 	}
 	if n < 1 || n > len(all) {
-		return nil, failure{http.StatusNotFound, "not-found", "There is no such resource, or no such version of it."}
+		return nil, requestFailure{http.StatusNotFound, "not-found", "There is no such resource, or no such version of it."}
 	}
 	if all[n-1].text == nil {
-		return nil, failure{http.StatusGone, "deleted", "The resource was deleted."}
+		return nil, requestFailure{http.StatusGone, "deleted", "The resource was deleted."}
 	}
 	return all[n-1], nil
 }
 
 // reply returns a response with the version.
 func (v *version) reply(status int) reply {
-	answer := answerWith(status, v.text)
-	answer.header.Set("Etag", v.etag())
-	answer.header.Set("Last-Modified", v.updated.UTC().Format(http.TimeFormat))
-	return answer
+	response := newReply(status, v.text)
+	response.header.Set("Etag", v.etag())
+	response.header.Set("Last-Modified", v.updatedAt.UTC().Format(http.TimeFormat))
+	return response
 }
 
 // content returns the content of a Binary (R4 binary.html#rest). Because it may have any media type, browsers must not run it.
@@ -59,38 +59,38 @@ func (v *version) content() (reply, error) {
 	data, _ := v.Member("data")
 	content, err := base64.StdEncoding.DecodeString(resource.Text(data))
 	if err != nil {
-		return reply{}, failure{http.StatusInternalServerError, "structure", "The data of the Binary is not base64."}
+		return reply{}, requestFailure{http.StatusInternalServerError, "structure", "The data of the Binary is not base64."}
 	}
-	answer := v.reply(http.StatusOK)
-	answer.header.Set("Content-Type", resource.Text(contentType))
-	answer.header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	answer.body = content
-	return answer, nil
+	response := v.reply(http.StatusOK)
+	response.header.Set("Content-Type", resource.Text(contentType))
+	response.header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	response.body = content
+	return response, nil
 }
 
-// history returns the versions of a resource, the latest first.
-func history(s *Store, q request) (reply, error) {
-	if err := q.takes("_count"); err != nil {
+// handleHistory returns the versions of a resource, the latest first.
+func handleHistory(s *Store, q request) (reply, error) {
+	if err := q.checkParameters("_count"); err != nil {
 		return reply{}, err
 	}
 	all := s.versions[q.reference()]
 	if len(all) == 0 {
-		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such resource."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such resource."}
 	}
 	b := bundle{Type: "history", path: q.Path()}
 	for _, v := range slices.Backward(all) {
 		b.entries = append(b.entries, entry{version: v})
 	}
-	return b.page(q, q.Parameters)
+	return b.buildPage(q, q.Parameters)
 }
 
-// each calls do for the resources of some types until it returns an error.
-func (s *Store) each(q request, types []string, do func(*version) error) error {
+// forEachResource calls do for the resources of some types until it returns an error.
+func (s *Store) forEachResource(q request, types []string, do func(*version) error) error {
 	seen := 0
 	for _, t := range types {
 		for _, of := range s.order[t] {
-			if seen++; seen%256 == 0 && q.canceled() != nil {
-				return q.canceled()
+			if seen++; seen%256 == 0 && q.cancellationError() != nil {
+				return q.cancellationError()
 			}
 			if v, ok := s.current(of); ok {
 				if err := do(v); err != nil {

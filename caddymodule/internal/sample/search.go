@@ -17,50 +17,50 @@ import (
 
 // search handles a search of a type, a compartment or the system.
 func search(s *Store, q request) (reply, error) {
-	asked, err := readQuery(q)
+	parsed, err := readQuery(q)
 	if err != nil {
 		return reply{}, err
 	}
 	b := bundle{Type: "searchset", path: strings.TrimSuffix(q.Path(), "/")}
-	if b.entries, err = s.matches(q, asked); err != nil {
+	if b.entries, err = s.findMatches(q, parsed); err != nil {
 		return reply{}, err
 	}
-	b.more = func(page []entry) ([]entry, error) { return s.included(q, asked.includes, page) }
-	return b.page(q, asked.heeded)
+	b.includedEntries = func(page []entry) ([]entry, error) { return s.findIncluded(q, parsed.includes, page) }
+	return b.buildPage(q, parsed.supported)
 }
 
-// matches returns the resources that a search finds, in order.
-func (s *Store) matches(q request, asked query) (found []entry, err error) {
-	err = s.each(q, asked.types, func(v *version) error {
-		if q.Kind == interaction.CompartmentSearch && !IsIn(v.Resource, q.Compartment) {
+// findMatches returns the resources that a search finds, in order.
+func (s *Store) findMatches(q request, parsed query) (found []entry, err error) {
+	err = s.forEachResource(q, parsed.types, func(v *version) error {
+		if q.Kind == interaction.CompartmentSearch && !IsInCompartment(v.Resource, q.Compartment) {
 			return nil
 		}
-		for _, c := range asked.criteria {
-			if ok, err := c.holds(v.Resource); !ok || err != nil {
+		for _, c := range parsed.criteria {
+			if ok, err := c.matches(v.Resource); !ok || err != nil {
 				return err
 			}
 		}
 		found = append(found, entry{v, "match"})
 		return nil
 	})
-	order(found, asked.sort)
+	sortEntries(found, parsed.sort)
 	return found, err
 }
 
-// IsIn reports whether a resource is in a compartment.
-func IsIn(r resource.Resource, of interaction.Reference) bool {
+// IsInCompartment reports whether a resource is in a compartment.
+func IsInCompartment(r resource.Resource, of interaction.Reference) bool {
 	if of.Type == "Patient" {
-		return compartment.InPatient(r, of.ID)
+		return compartment.IsInPatient(r, of.ID)
 	}
-	m, _ := compartment.Members(of.Type, r.Type)
-	return m.Self && r.Type == of.Type && r.ID == of.ID || slices.ContainsFunc(m.Params, func(name string) bool {
+	m, _ := compartment.LookUp(of.Type, r.Type)
+	return m.OwnsCompartment && r.Type == of.Type && r.ID == of.ID || slices.ContainsFunc(m.Params, func(name string) bool {
 		p, _ := searchparam.Lookup(r.Type, name)
 		return slices.Contains(References(r, p), of)
 	})
 }
 
-// order sorts by the keys of _sort. Resources without a value come last.
-func order(found []entry, keys []string) {
+// sortEntries sorts by the keys of _sort. Resources without a value come last.
+func sortEntries(found []entry, keys []string) {
 	slices.SortStableFunc(found, func(a, b entry) int {
 		for _, key := range keys {
 			name, descending := strings.CutPrefix(key, "-")
@@ -78,21 +78,21 @@ func Compare(a, b resource.Resource, name string, descending bool) int {
 	pb, _ := searchparam.Lookup(b.Type, name)
 	x, y := pa.Rank(a, descending), pb.Rank(b, descending)
 	switch {
-	case x.Has && y.Has && descending:
+	case x.HasValue && y.HasValue && descending:
 		return y.Compare(x)
-	case x.Has && y.Has:
+	case x.HasValue && y.HasValue:
 		return x.Compare(y)
-	case x.Has:
+	case x.HasValue:
 		return -1
-	case y.Has:
+	case y.HasValue:
 		return 1
 	}
 	return 0
 }
 
-// everything handles Patient/$everything: the patient's compartment, and the resources that it references.
-func everything(s *Store, q request) (reply, error) {
-	if err := q.takes("_count", "_type"); err != nil {
+// handleEverything handles Patient/$everything: the patient's compartment, and the resources that it references.
+func handleEverything(s *Store, q request) (reply, error) {
+	if err := q.checkParameters("_count", "_type"); err != nil {
 		return reply{}, err
 	}
 	if _, err := s.find(q.reference(), ""); err != nil {
@@ -102,23 +102,23 @@ func everything(s *Store, q request) (reply, error) {
 	of.Interaction = interaction.Interaction{
 		Kind: interaction.CompartmentSearch, Compartment: q.reference(), Parameters: q.Parameters,
 	}
-	asked, err := readQuery(of)
+	parsed, err := readQuery(of)
 	if err != nil {
 		return reply{}, err
 	}
 	b := bundle{Type: "searchset", path: q.Path()}
-	if b.entries, err = s.matches(of, asked); err != nil {
+	if b.entries, err = s.findMatches(of, parsed); err != nil {
 		return reply{}, err
 	}
-	b.entries = append(b.entries, s.around(b.entries, asked.types)...)
-	return b.page(q, q.Parameters)
+	b.entries = append(b.entries, s.findReferenced(b.entries, parsed.types)...)
+	return b.buildPage(q, q.Parameters)
 }
 
-// around returns the resources of some types that entries reference, except patients.
-func (s *Store) around(entries []entry, types []string) (found []entry) {
+// findReferenced returns the resources of some types that entries reference, except patients.
+func (s *Store) findReferenced(entries []entry, types []string) (found []entry) {
 	seen := map[interaction.Reference]bool{}
 	for _, e := range entries {
-		seen[e.of] = true
+		seen[e.reference] = true
 	}
 	parameters := map[string][]searchparam.Parameter{}
 	for _, e := range entries {
@@ -144,11 +144,11 @@ func (s *Store) around(entries []entry, types []string) (found []entry) {
 
 // query is a parsed search.
 type query struct {
-	types    []string // each of them may be found
-	criteria []criterion
-	sort     []string
-	includes []include
-	heeded   []smart.Parameter // supported parameters, for the self link
+	types     []string // each of them may be found
+	criteria  []criterion
+	sort      []string
+	includes  []include
+	supported []smart.Parameter // supported parameters, for the self link
 }
 
 // criterion is a search parameter that resources must match.
@@ -160,20 +160,20 @@ func readQuery(q request) (query, error) {
 	s := query{types: []string{q.Type}}
 	if q.Type == "" || q.Type == smart.AnyType {
 		s.types = interaction.Types()
-		if types := value(q.Parameters, "_type"); types != "" {
+		if types := parameterValue(q.Parameters, "_type"); types != "" {
 			s.types = strings.Split(types, ",")
 		}
 	}
 	for _, t := range s.types {
 		if !interaction.IsType(t) {
-			return query{}, invalid("_type names a type that FHIR R4 does not have.")
+			return query{}, newInvalid("_type names a type that FHIR R4 does not have.")
 		}
 	}
 	lenient := strings.Contains(q.header.Get("Prefer"), "handling=lenient")
 	for _, p := range q.Parameters {
-		switch err := s.read(p, q.base); {
+		switch err := s.readParameter(p, q.base); {
 		case err == nil:
-			s.heeded = append(s.heeded, p)
+			s.supported = append(s.supported, p)
 		case !lenient:
 			return query{}, err
 		}
@@ -181,11 +181,11 @@ func readQuery(q request) (query, error) {
 	return s, nil
 }
 
-// read parses one parameter. Base is the address of the server.
-func (s *query) read(p smart.Parameter, base string) error {
+// readParameter parses one parameter. Base is the address of the server.
+func (s *query) readParameter(p smart.Parameter, base string) error {
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
-	case isForm(name), name == "_count", name == "_total", name == "_type":
+	case controlsResponse(name), name == "_count", name == "_total", name == "_type":
 		return nil
 	case name == "_summary":
 		return readSummary(p.Value)
@@ -203,7 +203,7 @@ func (s *query) read(p smart.Parameter, base string) error {
 
 func readSummary(value string) error {
 	if !slices.Contains([]string{"true", "false", "text", "data", "count"}, value) {
-		return invalid("_summary is one of true, false, text, data and count.")
+		return newInvalid("_summary is one of true, false, text, data and count.")
 	}
 	return nil
 }
@@ -212,16 +212,16 @@ func readSummary(value string) error {
 func (s *query) readSort(keys string) error {
 	for key := range strings.SplitSeq(keys, ",") {
 		name := strings.TrimPrefix(key, "-")
-		if !s.anyType(func(t string) bool { p, ok := searchparam.Lookup(t, name); return ok && p.CanSort() }) {
-			return unsupported("Sorting by " + name + " is not supported.")
+		if !s.hasType(func(t string) bool { p, ok := searchparam.Lookup(t, name); return ok && p.CanSort() }) {
+			return newUnsupported("Sorting by " + name + " is not supported.")
 		}
 	}
 	s.sort = strings.Split(keys, ",")
 	return nil
 }
 
-// anyType reports whether is returns true for one of the types.
-func (s *query) anyType(is func(resourceType string) bool) bool {
+// hasType reports whether is returns true for one of the types.
+func (s *query) hasType(is func(resourceType string) bool) bool {
 	return slices.ContainsFunc(s.types, is)
 }
 
@@ -229,7 +229,7 @@ func (s *query) anyType(is func(resourceType string) bool) bool {
 // resource of this server is converted to a relative one.
 func (s *query) readCriterion(c criterion, base string) error {
 	var problem error
-	known := s.anyType(func(t string) bool {
+	isKnown := s.hasType(func(t string) bool {
 		p, ok := searchparam.Lookup(t, c.name)
 		if !ok || len(p.Paths) == 0 {
 			return false
@@ -237,13 +237,13 @@ func (s *query) readCriterion(c criterion, base string) error {
 		if p.Kind == searchparam.Reference {
 			c.value = strings.TrimPrefix(c.value, base+"/")
 		}
-		if _, err := c.holds(resource.Resource{Type: t}); err != nil {
-			problem = invalid("The parameter " + c.name + " has a value or a modifier that is not supported: " + err.Error() + ".")
+		if _, err := c.matches(resource.Resource{Type: t}); err != nil {
+			problem = newInvalid("The parameter " + c.name + " has a value or a modifier that is not supported: " + err.Error() + ".")
 		}
 		return true
 	})
-	if !known {
-		return unsupported("The search parameter " + c.name + " is not supported for " + strings.Join(s.types[:1], "") + ".")
+	if !isKnown {
+		return newUnsupported("The search parameter " + c.name + " is not supported for " + strings.Join(s.types[:1], "") + ".")
 	}
 	if problem == nil {
 		s.criteria = append(s.criteria, c)
@@ -251,8 +251,8 @@ func (s *query) readCriterion(c criterion, base string) error {
 	return problem
 }
 
-// holds reports whether a resource matches the criterion.
-func (c criterion) holds(r resource.Resource) (bool, error) {
+// matches reports whether a resource matches the criterion.
+func (c criterion) matches(r resource.Resource) (bool, error) {
 	p, ok := searchparam.Lookup(r.Type, c.name)
 	if !ok {
 		return false, nil
@@ -268,7 +268,7 @@ func (c criterion) holds(r resource.Resource) (bool, error) {
 	case p.Kind == searchparam.Reference && interaction.IsType(c.modifier):
 		return p.Matches(r, c.modifier+"/"+strings.TrimPrefix(c.value, c.modifier+"/"))
 	}
-	return false, failure{http.StatusBadRequest, "not-supported", "modifier " + c.modifier}
+	return false, requestFailure{http.StatusBadRequest, "not-supported", "modifier " + c.modifier}
 }
 
 // IsMissing reports whether a resource has no value for a parameter.
@@ -283,23 +283,23 @@ func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 
 // include requests additional resources: the ones that matches refer to, or the ones that refer to matches.
 type include struct {
-	reverse bool
-	source  string                // type of the referencing resources
-	by      searchparam.Parameter // parameter of the reference
-	target  string                // type of the referenced resources; empty: any
+	isReverse bool
+	source    string                // type of the referencing resources
+	parameter searchparam.Parameter // parameter of the reference
+	target    string                // type of the referenced resources; empty: any
 }
 
 // readInclude parses _include or _revinclude, such as Observation:subject or Observation:subject:Patient.
 func readInclude(name, modifier, value string) (include, error) {
 	parts := strings.Split(value, ":")
 	if modifier != "" || len(parts) < 2 || len(parts) > 3 {
-		return include{}, unsupported("The value of " + name + " is Type:parameter or Type:parameter:Type, and it has no modifier.")
+		return include{}, newUnsupported("The value of " + name + " is Type:parameter or Type:parameter:Type, and it has no modifier.")
 	}
 	p, ok := searchparam.Lookup(parts[0], parts[1])
 	if !ok || p.Kind != searchparam.Reference || len(p.Paths) == 0 {
-		return include{}, unsupported("There is no reference to include by " + value + ".")
+		return include{}, newUnsupported("There is no reference to include by " + value + ".")
 	}
-	in := include{reverse: name == "_revinclude", source: parts[0], by: p}
+	in := include{isReverse: name == "_revinclude", source: parts[0], parameter: p}
 	if len(parts) == 3 {
 		in.target = parts[2]
 	}
@@ -310,7 +310,7 @@ func readInclude(name, modifier, value string) (include, error) {
 func References(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
 	for _, path := range by.Paths {
 		for element := range r.Values(path) {
-			if to, _, ok := r.Refers(element); ok && to.Base == "" && to.Contained == "" {
+			if to, _, ok := r.ReferenceTarget(element); ok && to.Base == "" && to.Contained == "" {
 				found = append(found, interaction.Reference{Type: to.Type, ID: to.ID})
 			}
 		}
@@ -318,23 +318,23 @@ func References(r resource.Resource, by searchparam.Parameter) (found []interact
 	return found
 }
 
-// included returns the resources that includes add, without duplicates.
-func (s *Store) included(q request, includes []include, matches []entry) (found []entry, err error) {
-	have := make(map[interaction.Reference]bool, len(matches))
+// findIncluded returns the resources that includes add, without duplicates.
+func (s *Store) findIncluded(q request, includes []include, matches []entry) (found []entry, err error) {
+	seen := make(map[interaction.Reference]bool, len(matches))
 	for _, m := range matches {
-		have[m.of] = true
+		seen[m.reference] = true
 	}
 	add := func(v *version) {
-		if !have[v.of] {
-			have[v.of] = true
+		if !seen[v.reference] {
+			seen[v.reference] = true
 			found = append(found, entry{v, "include"})
 		}
 	}
 	for _, in := range includes {
-		if in.reverse {
-			err = s.referring(q, in, matches, add)
+		if in.isReverse {
+			err = s.addReferencing(q, in, matches, add)
 		} else {
-			err = s.referred(q, in, matches, add)
+			err = s.addReferenced(q, in, matches, add)
 		}
 		if err != nil {
 			return nil, err
@@ -343,29 +343,29 @@ func (s *Store) included(q request, includes []include, matches []entry) (found 
 	return found, nil
 }
 
-// referred adds the resources that the matches reference.
-func (s *Store) referred(q request, in include, matches []entry, add func(*version)) error {
+// addReferenced adds the resources that the matches reference.
+func (s *Store) addReferenced(q request, in include, matches []entry, add func(*version)) error {
 	for _, m := range matches {
 		if m.Type != in.source {
 			continue
 		}
-		for _, to := range References(m.Resource, in.by) {
+		for _, to := range References(m.Resource, in.parameter) {
 			if v, ok := s.current(to); ok && (in.target == "" || in.target == to.Type) {
 				add(v)
 			}
 		}
 	}
-	return q.canceled()
+	return q.cancellationError()
 }
 
-// referring adds the resources that reference the matches.
-func (s *Store) referring(q request, in include, matches []entry, add func(*version)) error {
+// addReferencing adds the resources that reference the matches.
+func (s *Store) addReferencing(q request, in include, matches []entry, add func(*version)) error {
 	matched := make(map[interaction.Reference]bool, len(matches))
 	for _, m := range matches {
-		matched[m.of] = in.target == "" || in.target == m.Type
+		matched[m.reference] = in.target == "" || in.target == m.Type
 	}
-	return s.each(q, []string{in.source}, func(v *version) error {
-		for _, to := range References(v.Resource, in.by) {
+	return s.forEachResource(q, []string{in.source}, func(v *version) error {
+		for _, to := range References(v.Resource, in.parameter) {
 			if matched[to] {
 				add(v)
 			}
@@ -382,10 +382,10 @@ const (
 
 // bundle is the result of a search or a history, returned in pages.
 type bundle struct {
-	Type    string
-	path    string // below the base
-	entries []entry
-	more    func(page []entry) ([]entry, error) // returns the additional entries of a page; nil: none
+	Type            string
+	path            string // below the base
+	entries         []entry
+	includedEntries func(page []entry) ([]entry, error) // returns the additional entries of a page; nil: none
 }
 
 // entry is a result. Mode is match or include.
@@ -416,39 +416,39 @@ type bundleJSON struct {
 	Entry        []entryJSON `json:"entry,omitempty"`
 }
 
-// page returns the page of _count and _offset. Its links repeat the parameters.
-func (b bundle) page(q request, parameters []smart.Parameter) (reply, error) {
-	count, err := number(q.Parameters, "_count", defaultCount)
+// buildPage returns the page of _count and _offset. Its links repeat the parameters.
+func (b bundle) buildPage(q request, parameters []smart.Parameter) (reply, error) {
+	count, err := numberParameter(q.Parameters, "_count", defaultCount)
 	if err != nil {
 		return reply{}, err
 	}
-	offset, err := number(q.Parameters, "_offset", 0)
+	offset, err := numberParameter(q.Parameters, "_offset", 0)
 	if err != nil {
 		return reply{}, err
 	}
-	if value(q.Parameters, "_summary") == "count" {
+	if parameterValue(q.Parameters, "_summary") == "count" {
 		count = 0
 	}
 	total := len(b.entries)
 	start := min(offset, total)
 	end := min(start+min(count, maxCount), total)
 	page := b.entries[start:end]
-	out := bundleJSON{ResourceType: "Bundle", Type: b.Type, Total: &total, Link: []linkJSON{b.link(q, "self", parameters, offset)}}
+	out := bundleJSON{ResourceType: "Bundle", Type: b.Type, Total: &total, Link: []linkJSON{b.newLink(q, "self", parameters, offset)}}
 	if count > 0 && end < total {
-		out.Link = append(out.Link, b.link(q, "next", parameters, end))
+		out.Link = append(out.Link, b.newLink(q, "next", parameters, end))
 	}
 	if count > 0 && start > 0 {
-		out.Link = append(out.Link, b.link(q, "previous", parameters, max(start-count, 0)))
+		out.Link = append(out.Link, b.newLink(q, "previous", parameters, max(start-count, 0)))
 	}
-	if b.more != nil {
-		included, err := b.more(page)
+	if b.includedEntries != nil {
+		included, err := b.includedEntries(page)
 		if err != nil {
 			return reply{}, err
 		}
 		page = append(slices.Clip(page), included...)
 	}
 	for _, e := range page {
-		out.Entry = append(out.Entry, e.json(q))
+		out.Entry = append(out.Entry, e.toJSON(q))
 	}
 	return out.reply()
 }
@@ -456,11 +456,11 @@ func (b bundle) page(q request, parameters []smart.Parameter) (reply, error) {
 // reply returns a response with the Bundle.
 func (b bundleJSON) reply() (reply, error) {
 	text, err := json.Marshal(b)
-	return answerWith(http.StatusOK, text), err
+	return newReply(http.StatusOK, text), err
 }
 
-// link returns a link to a page.
-func (b bundle) link(q request, relation string, parameters []smart.Parameter, offset int) linkJSON {
+// newLink returns a link to a page.
+func (b bundle) newLink(q request, relation string, parameters []smart.Parameter, offset int) linkJSON {
 	var query []string
 	for _, p := range parameters {
 		if p.Name != "_offset" {
@@ -477,16 +477,16 @@ func (b bundle) link(q request, relation string, parameters []smart.Parameter, o
 	return linkJSON{relation, to}
 }
 
-// json returns an entry of a searchset, or of a history, which has no mode.
-func (e entry) json(q request) entryJSON {
-	out := entryJSON{FullURL: q.base + "/" + e.of.String(), Resource: e.text}
+// toJSON returns an entry of a searchset, or of a history, which has no mode.
+func (e entry) toJSON(q request) entryJSON {
+	out := entryJSON{FullURL: q.base + "/" + e.reference.String(), Resource: e.text}
 	if e.mode != "" {
 		out.Search = map[string]string{"mode": e.mode}
 		return out
 	}
-	to, status := e.of.String(), http.StatusOK
+	to, status := e.reference.String(), http.StatusOK
 	if e.method == http.MethodPost {
-		to = e.of.Type
+		to = e.reference.Type
 	}
 	switch {
 	case e.text == nil:
@@ -496,20 +496,20 @@ func (e entry) json(q request) entryJSON {
 	}
 	out.Request = map[string]string{"method": e.method, "url": to}
 	out.Response = map[string]string{
-		"status": strconv.Itoa(status), "etag": e.etag(), "lastModified": e.updated.UTC().Format("2006-01-02T15:04:05.000Z"),
+		"status": strconv.Itoa(status), "etag": e.etag(), "lastModified": e.updatedAt.UTC().Format("2006-01-02T15:04:05.000Z"),
 	}
 	return out
 }
 
-// number returns the value of a numeric parameter.
-func number(parameters []smart.Parameter, name string, otherwise int) (int, error) {
-	text := value(parameters, name)
+// numberParameter returns the value of a numeric parameter.
+func numberParameter(parameters []smart.Parameter, name string, fallback int) (int, error) {
+	text := parameterValue(parameters, name)
 	if text == "" {
-		return otherwise, nil
+		return fallback, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, invalid(name + " is a number from 0.")
+		return 0, newInvalid(name + " is a number from 0.")
 	}
 	return int(n), nil
 }

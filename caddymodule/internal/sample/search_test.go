@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := found(t, send(people(t), http.MethodGet, tt.target, ""))
+			got := bundleResources(t, send(newTestServer(t), http.MethodGet, tt.target, ""))
 			if strings.Contains(tt.name, "compartment") || strings.HasPrefix(tt.name, "everything") {
 				slices.Sort(got)
 			}
@@ -56,8 +56,8 @@ func TestSearch(t *testing.T) {
 // A search by POST is equivalent to GET with the form appended to the query.
 func TestSearchByPost(t *testing.T) {
 	t.Parallel()
-	w := send(people(t), http.MethodPost, "Patient/_search?gender=female", "name=ash", "Content-Type", "application/x-www-form-urlencoded")
-	if got := found(t, w); !slices.Equal(got, []string{"Patient/1"}) {
+	w := send(newTestServer(t), http.MethodPost, "Patient/_search?gender=female", "name=ash", "Content-Type", "application/x-www-form-urlencoded")
+	if got := bundleResources(t, w); !slices.Equal(got, []string{"Patient/1"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -65,14 +65,14 @@ func TestSearchByPost(t *testing.T) {
 // Links lead to all pages in both directions.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	var got []string
 	for target, pages := "Patient?_count=2&_sort=-_id", 0; target != ""; pages++ {
 		if pages > 2 {
 			t.Fatal("the links lead on and on")
 		}
 		w := send(s, http.MethodGet, target, "")
-		got = append(got, found(t, w)...)
+		got = append(got, bundleResources(t, w)...)
 		var b struct {
 			Total int
 			Link  []linkJSON
@@ -98,8 +98,8 @@ func TestPages(t *testing.T) {
 // With lenient handling, unsupported parameters are ignored, and the self link omits them.
 func TestLenient(t *testing.T) {
 	t.Parallel()
-	w := send(people(t), http.MethodGet, "Patient?shoesize=9&gender=male", "", "Prefer", "handling=lenient")
-	if got := found(t, w); !slices.Equal(got, []string{"Patient/2"}) || strings.Contains(w.Body.String(), "shoesize") {
+	w := send(newTestServer(t), http.MethodGet, "Patient?shoesize=9&gender=male", "", "Prefer", "handling=lenient")
+	if got := bundleResources(t, w); !slices.Equal(got, []string{"Patient/2"}) || strings.Contains(w.Body.String(), "shoesize") {
 		t.Errorf("%q: %s", got, w.Body)
 	}
 }

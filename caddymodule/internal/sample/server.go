@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// MaxBody is the maximum size of a request body in bytes.
-const MaxBody = 1 << 20
+// MaxBodySize is the maximum size of a request body in bytes.
+const MaxBodySize = 1 << 20
 
 // Server serves FHIR's REST API from a store.
 type Server struct {
@@ -35,22 +35,22 @@ type Server struct {
 
 // ServeHTTP handles a request below the base.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.answer(w, r)
+	response, err := s.handle(w, r)
 	if err != nil {
-		answer = outcome(err)
+		response = newOutcomeReply(err)
 	}
-	answer.write(w, r)
+	response.write(w, r)
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) (reply, error) {
 	if job, ok := strings.CutPrefix(r.URL.Path, s.Base+"/"+exportPath); ok {
-		return s.Store.exports.serve(r.Method, s.address(r), job)
+		return s.Store.exports.serve(r.Method, s.baseURL(r), job)
 	}
-	q, err := s.read(w, r)
+	q, err := s.readRequest(w, r)
 	if err != nil {
 		return reply{}, err
 	}
-	if q.changes() {
+	if q.mayWrite() {
 		s.Store.mu.Lock()
 		defer s.Store.mu.Unlock()
 	} else {
@@ -58,22 +58,22 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
 		defer s.Store.mu.RUnlock()
 	}
 	if q.Kind == interaction.Bundle {
-		return submit(s.Store, q)
+		return handleBundle(s.Store, q)
 	}
-	return perform(s.Store, q)
+	return handleInteraction(s.Store, q)
 }
 
-// read parses a request including its body.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (request, error) {
+// readRequest parses a request including its body.
+func (s *Server) readRequest(w http.ResponseWriter, r *http.Request) (request, error) {
 	path := strings.TrimPrefix(r.URL.Path[min(len(s.Base), len(r.URL.Path)):], "/")
 	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
 	if err != nil {
 		return request{}, err
 	}
-	q := request{Interaction: i, ctx: r.Context(), method: r.Method, header: r.Header, base: s.address(r)}
+	q := request{Interaction: i, ctx: r.Context(), method: r.Method, header: r.Header, base: s.baseURL(r)}
 	if r.Body != nil {
-		if q.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody)); err != nil {
-			return q, unread(err)
+		if q.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodySize)); err != nil {
+			return q, bodyReadError(err)
 		}
 	}
 	if err := q.checkFormat(r.Header.Get("Content-Type")); err != nil {
@@ -85,16 +85,16 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (request, error) {
 	return q, err
 }
 
-// unread returns the error for a body that could not be read.
-func unread(err error) error {
+// bodyReadError returns the error for a body that could not be read.
+func bodyReadError(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return failure{http.StatusRequestEntityTooLarge, "too-long", "The body is larger than 1 MiB."}
+		return requestFailure{http.StatusRequestEntityTooLarge, "too-long", "The body is larger than 1 MiB."}
 	}
-	return invalid("The body ended early.")
+	return newInvalid("The body ended early.")
 }
 
-// address returns the address of the FHIR API for the client.
-func (s *Server) address(r *http.Request) string {
+// baseURL returns the address of the FHIR API for the client.
+func (s *Server) baseURL(r *http.Request) string {
 	switch {
 	case s.BaseURL != "":
 		return s.BaseURL
@@ -115,8 +115,8 @@ type request struct {
 	id     string // id of the created resource; empty: a new id
 }
 
-// changes reports whether a request can write.
-func (q request) changes() bool {
+// mayWrite reports whether a request can write.
+func (q request) mayWrite() bool {
 	switch q.Kind {
 	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate,
 		interaction.Delete, interaction.ConditionalDelete, interaction.Bundle:
@@ -128,18 +128,18 @@ func (q request) changes() bool {
 // checkFormat rejects request and response formats other than JSON. A Binary has its own format.
 func (q request) checkFormat(contentType string) error {
 	accepted := q.header.Get("Accept")
-	if format := value(q.Parameters, "_format"); format != "" {
+	if format := parameterValue(q.Parameters, "_format"); format != "" {
 		accepted = format
 	}
 	isBinary := q.Type == "Binary" && q.Kind == interaction.Read
 	if !isBinary && accepted != "" && !strings.Contains(accepted, "json") && !strings.Contains(accepted, "*/*") && !strings.Contains(accepted, "application/*") {
-		return failure{http.StatusNotAcceptable, "not-supported", "Answers are in JSON only."}
+		return requestFailure{http.StatusNotAcceptable, "not-supported", "Answers are in JSON only."}
 	}
-	if !q.changes() || len(q.body) == 0 {
+	if !q.mayWrite() || len(q.body) == 0 {
 		return nil
 	}
-	if sent, _, err := mime.ParseMediaType(contentType); err != nil || sent != mediaType && sent != "application/json" {
-		return failure{http.StatusUnsupportedMediaType, "not-supported", "The body must be of type " + mediaType + "."}
+	if bodyType, _, err := mime.ParseMediaType(contentType); err != nil || bodyType != mediaType && bodyType != "application/json" {
+		return requestFailure{http.StatusUnsupportedMediaType, "not-supported", "The body must be of type " + mediaType + "."}
 	}
 	return nil
 }
@@ -149,8 +149,8 @@ func (q request) reference() interaction.Reference {
 	return interaction.Reference{Type: q.Type, ID: q.ID}
 }
 
-// value returns the value of a parameter; "" if it is missing.
-func value(parameters []smart.Parameter, name string) string {
+// parameterValue returns the value of a parameter; "" if it is missing.
+func parameterValue(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
 			return p.Value
@@ -159,39 +159,39 @@ func value(parameters []smart.Parameter, name string) string {
 	return ""
 }
 
-// canceled returns the error of a request if the client has disconnected or the request has timed out.
-func (q request) canceled() error {
+// cancellationError returns the error of a request if the client has disconnected or the request has timed out.
+func (q request) cancellationError() error {
 	if err := q.ctx.Err(); err != nil {
-		return failure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
+		return requestFailure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
 	}
 	return nil
 }
 
-// takes rejects parameters other than the named ones and those that isForm reports.
-func (q request) takes(names ...string) error {
+// checkParameters rejects parameters other than the named ones and those that controlsResponse reports.
+func (q request) checkParameters(names ...string) error {
 	for _, p := range q.Parameters {
-		if !isForm(p.Name) && !slices.Contains(names, p.Name) {
-			return unsupported("The parameter " + p.Name + " is not supported here.")
+		if !controlsResponse(p.Name) && !slices.Contains(names, p.Name) {
+			return newUnsupported("The parameter " + p.Name + " is not supported here.")
 		}
 	}
 	return nil
 }
 
-// isForm reports whether a parameter controls the form of a response. A server may ignore _elements and _summary
+// controlsResponse reports whether a parameter controls the form of a response. A server may ignore _elements and _summary
 // (R4 search.html#elements).
-func isForm(name string) bool {
+func controlsResponse(name string) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_elements", "_offset"}, name)
 }
 
-// perform handles a request other than a batch or transaction. The caller holds the lock of the store.
-func perform(s *Store, q request) (reply, error) {
+// handleInteraction handles a request other than a batch or transaction. The caller holds the lock of the store.
+func handleInteraction(s *Store, q request) (reply, error) {
 	switch q.Kind {
 	case interaction.Capabilities:
-		return capabilities(q)
+		return handleCapabilities(q)
 	case interaction.Read, interaction.VRead:
 		return readVersion(s, q)
 	case interaction.InstanceHistory:
-		return history(s, q)
+		return handleHistory(s, q)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
 		return search(s, q)
 	case interaction.Create, interaction.ConditionalCreate:
@@ -201,32 +201,32 @@ func perform(s *Store, q request) (reply, error) {
 	case interaction.Delete, interaction.ConditionalDelete:
 		return remove(s, q)
 	case interaction.Operation:
-		return operate(s, q)
+		return handleOperation(s, q)
 	}
 	return reply{}, notImplemented(q)
 }
 
 func notImplemented(q request) error {
-	return failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
+	return requestFailure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
 }
 
-// operate handles an operation. A missing resource is 404 even for unsupported operations, because "not
+// handleOperation handles an operation. A missing resource is 404 even for unsupported operations, because "not
 // implemented" would blame the server for a mistyped address.
-func operate(s *Store, q request) (reply, error) {
+func handleOperation(s *Store, q request) (reply, error) {
 	switch {
 	case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
-		return everything(s, q)
+		return handleEverything(s, q)
 	case q.Operation == "$export" && q.method == http.MethodGet:
 		return export(s, q)
 	}
-	if err := s.checkTarget(q); err != nil {
+	if err := s.checkOperationTarget(q); err != nil {
 		return reply{}, err
 	}
 	return reply{}, notImplemented(q)
 }
 
-// checkTarget returns an error if the store lacks the resource with an operation's id or canonical URL.
-func (s *Store) checkTarget(q request) error {
+// checkOperationTarget returns an error if the store lacks the resource with an operation's id or canonical URL.
+func (s *Store) checkOperationTarget(q request) error {
 	if q.ID != "" {
 		_, err := s.find(q.reference(), "")
 		return err
@@ -236,13 +236,13 @@ func (s *Store) checkTarget(q request) error {
 		return nil
 	}
 	exists := false
-	err := s.each(q, []string{q.Type}, func(v *version) error {
+	err := s.forEachResource(q, []string{q.Type}, func(v *version) error {
 		found, _ := v.Member("url")
 		exists = exists || resource.Text(found) == url
 		return nil
 	})
 	if err == nil && !exists {
-		return failure{http.StatusNotFound, "not-found", "There is no " + q.Type + " with the url " + url + "."}
+		return requestFailure{http.StatusNotFound, "not-found", "There is no " + q.Type + " with the url " + url + "."}
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (q request) canonical() string {
 	}
 	_ = json.Unmarshal(q.body, &body) // a body in another format names no resource
 	for _, name := range names {
-		if url := value(q.Parameters, name); url != "" {
+		if url := parameterValue(q.Parameters, name); url != "" {
 			return url
 		}
 		if i := slices.IndexFunc(body.Parameter, func(p struct{ Name, ValueURI, ValueCanonical string }) bool { return p.Name == name }); i >= 0 {
@@ -278,8 +278,8 @@ type reply struct {
 	body   []byte
 }
 
-// answerWith returns a reply with a resource.
-func answerWith(status int, text []byte) reply {
+// newReply returns a reply with a resource.
+func newReply(status int, text []byte) reply {
 	return reply{status, http.Header{"Content-Type": {mediaType}}, text}
 }
 
@@ -301,48 +301,50 @@ func (p reply) write(w http.ResponseWriter, r *http.Request) {
 // object is a JSON object.
 type object map[string]any
 
-// failure is an error with its status and a code of http://hl7.org/fhir/issue-type.
-type failure struct {
+// requestFailure is an error with its status and a code of http://hl7.org/fhir/issue-type.
+type requestFailure struct {
 	status     int
 	code, text string
 }
 
-func (f failure) Error() string { return f.text }
+func (f requestFailure) Error() string { return f.text }
 
 // ErrFull is returned by a store at one of its limits.
 var ErrFull = errors.New("no room for further versions")
 
-func invalid(text string) error { return failure{http.StatusBadRequest, "invalid", text} }
+func newInvalid(text string) error { return requestFailure{http.StatusBadRequest, "invalid", text} }
 
-func unsupported(text string) error { return failure{http.StatusBadRequest, "not-supported", text} }
+func newUnsupported(text string) error {
+	return requestFailure{http.StatusBadRequest, "not-supported", text}
+}
 
-// describe returns the failure to report to the client.
-func describe(err error) failure {
-	if f, ok := errors.AsType[failure](err); ok {
+// toFailure returns the failure to report to the client.
+func toFailure(err error) requestFailure {
+	if f, ok := errors.AsType[requestFailure](err); ok {
 		return f
 	}
 	if syntax, ok := errors.AsType[*rawjson.Error](err); ok {
-		return failure{http.StatusBadRequest, "structure", syntax.Error()}
+		return requestFailure{http.StatusBadRequest, "structure", syntax.Error()}
 	}
 	switch {
 	case errors.Is(err, ErrFull):
-		return failure{http.StatusInsufficientStorage, "too-costly", "The sample server is full. It forgets what was written when it is restarted."}
+		return requestFailure{http.StatusInsufficientStorage, "too-costly", "The sample server is full. It forgets what was written when it is restarted."}
 	case errors.Is(err, resource.ErrNoType):
-		return failure{http.StatusBadRequest, "structure", "The body is no resource."}
+		return requestFailure{http.StatusBadRequest, "structure", "The body is no resource."}
 	}
 	switch status := interaction.Status(err); status {
 	case http.StatusNotFound:
-		return failure{status, "not-found", err.Error()}
+		return requestFailure{status, "not-found", err.Error()}
 	case http.StatusMethodNotAllowed:
-		return failure{status, "not-supported", err.Error()}
+		return requestFailure{status, "not-supported", err.Error()}
 	default:
-		return failure{status, "invalid", err.Error()}
+		return requestFailure{status, "invalid", err.Error()}
 	}
 }
 
-// outcome returns an error as an OperationOutcome.
-func outcome(err error) reply {
-	f := describe(err)
+// newOutcomeReply returns an error as an OperationOutcome.
+func newOutcomeReply(err error) reply {
+	f := toFailure(err)
 	type issue struct {
 		Severity    string `json:"severity"`
 		Code        string `json:"code"`
@@ -352,17 +354,17 @@ func outcome(err error) reply {
 		ResourceType string  `json:"resourceType"`
 		Issue        []issue `json:"issue"`
 	}{"OperationOutcome", []issue{{"error", f.code, f.text}}})
-	return answerWith(f.status, text)
+	return newReply(f.status, text)
 }
 
 // Description is the description in the CapabilityStatement.
 const Description = "Sample FHIR server in memory, for trying out: synthetic records of people who do not exist. " +
 	"Changes are lost when it is restarted. Not for real data."
 
-// capabilities returns the CapabilityStatement.
-func capabilities(q request) (reply, error) {
-	if mode := value(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
-		return reply{}, unsupported("The CapabilityStatement has one mode, full.")
+// handleCapabilities returns the CapabilityStatement.
+func handleCapabilities(q request) (reply, error) {
+	if mode := parameterValue(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
+		return reply{}, newUnsupported("The CapabilityStatement has one mode, full.")
 	}
 	text, err := json.Marshal(object{
 		"resourceType": "CapabilityStatement", "status": "active", "kind": "instance", "date": "2026-11-01", "fhirVersion": "4.0.1",
@@ -372,11 +374,11 @@ func capabilities(q request) (reply, error) {
 		"format":         []string{"json", mediaType},
 		"rest": []object{{
 			"mode": "server", "resource": resources(),
-			"interaction": codes("transaction", "batch", "search-system"),
+			"interaction": interactionCodes("transaction", "batch", "search-system"),
 			"operation":   []object{exportOperation("export")},
 		}},
 	})
-	return answerWith(http.StatusOK, text), err
+	return newReply(http.StatusOK, text), err
 }
 
 // resources are the types of R4 with their supported interactions, generated once.
@@ -384,11 +386,11 @@ var resources = sync.OnceValue(func() (list []object) {
 	for _, t := range interaction.Types() {
 		r := object{
 			"type":        t,
-			"interaction": codes("read", "vread", "update", "delete", "history-instance", "create", "search-type"),
+			"interaction": interactionCodes("read", "vread", "update", "delete", "history-instance", "create", "search-type"),
 			"versioning":  "versioned-update", "readHistory": true, "updateCreate": true,
 			"conditionalCreate": true, "conditionalUpdate": true, "conditionalDelete": "single",
 		}
-		if params, includes := searches(t); len(params) > 0 {
+		if params, includes := searchCapabilities(t); len(params) > 0 {
 			r["searchParam"] = params
 			if len(includes) > 0 {
 				r["searchInclude"] = includes
@@ -416,8 +418,8 @@ func exportOperation(definition string) object {
 	}
 }
 
-// searches returns the search parameters of a type, and its _include values.
-func searches(resourceType string) (params []object, includes []string) {
+// searchCapabilities returns the search parameters of a type, and its _include values.
+func searchCapabilities(resourceType string) (params []object, includes []string) {
 	for _, p := range searchparam.Parameters(resourceType) {
 		params = append(params, object{"name": p.Name, "type": p.Kind.String()})
 		if p.Kind == searchparam.Reference {
@@ -427,8 +429,8 @@ func searches(resourceType string) (params []object, includes []string) {
 	return params, includes
 }
 
-// codes returns interactions in the form of the CapabilityStatement.
-func codes(names ...string) (list []object) {
+// interactionCodes returns interactions in the form of the CapabilityStatement.
+func interactionCodes(names ...string) (list []object) {
 	for _, name := range names {
 		list = append(list, object{"code": name})
 	}

@@ -13,8 +13,8 @@ import (
 // base is the address of the tests' server.
 const base = "https://fhir.example/fhir/R4"
 
-// people returns a server with a few resources instead of the thirty patients.
-func people(t testing.TB) *Server {
+// newTestServer returns a server with a few resources instead of the thirty patients.
+func newTestServer(t testing.TB) *Server {
 	t.Helper()
 	return serverWith(t,
 		`{"resourceType":"Patient","id":"1","name":[{"family":"Ashby","given":["Nora"]}],"gender":"female","birthDate":"1948-03-14","generalPractitioner":[{"reference":"Practitioner/alice"}]}`,
@@ -54,8 +54,8 @@ func send(s *Server, method, target, body string, headers ...string) *httptest.R
 	return w
 }
 
-// found returns the resources of a Bundle, such as Patient/1, with a plus before included ones.
-func found(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
+// bundleResources returns the resources of a Bundle, such as Patient/1, with a plus before included ones.
+func bundleResources(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	t.Helper()
 	var b struct {
 		Entry []struct {
@@ -125,12 +125,12 @@ func TestRefusals(t *testing.T) {
 		{"expansion of a stored value set", "GET", "ValueSet/$expand?url=http://x.example/stored%7C1", "", nil, 501, "not-supported"},
 		{"expansion of a value set in the request", "POST", "ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet"}}]}`, nil, 501, "not-supported"},
 		{"a method", "DELETE", "metadata", "", nil, 405, "not-supported"},
-		{"a large body", "POST", "Patient", `{"resourceType":"Patient","id":"` + strings.Repeat("x", MaxBody) + `"}`, nil, 413, "too-long"},
+		{"a large body", "POST", "Patient", `{"resourceType":"Patient","id":"` + strings.Repeat("x", MaxBodySize) + `"}`, nil, 413, "too-long"},
 		{"no Bundle", "POST", "", `{"resourceType":"Patient"}`, nil, 400, "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := people(t)
+			s := newTestServer(t)
 			if err := s.Store.load([]byte(`{"resourceType":"ValueSet","id":"stored","url":"http://x.example/stored"}`)); err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 // The CapabilityStatement describes the server and lists the supported search parameters.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	var c struct {
 		FHIRVersion, Description string
 		Implementation           struct{ URL string }
@@ -182,7 +182,7 @@ func TestCapabilities(t *testing.T) {
 // HEAD returns the headers of GET without the body.
 func TestHead(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	got, want := send(s, http.MethodHead, "Patient/1", ""), send(s, http.MethodGet, "Patient/1", "")
 	if got.Code != http.StatusOK || got.Body.Len() > 0 || got.Header().Get("Content-Length") != want.Header().Get("Content-Length") {
 		t.Errorf("%d %v: %s", got.Code, got.Header(), got.Body)
@@ -193,7 +193,7 @@ func TestHead(t *testing.T) {
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{"": "hello", "*/*": "hello", mediaType: `{"resourceType":"Binary"`} {
-		w := send(people(t), http.MethodGet, "Binary/note", "", "Accept", accept)
+		w := send(newTestServer(t), http.MethodGet, "Binary/note", "", "Accept", accept)
 		if !strings.HasPrefix(w.Body.String(), want) {
 			t.Errorf("%s: %s", accept, w.Body)
 		}
@@ -206,7 +206,7 @@ func TestBinary(t *testing.T) {
 // Concurrent readers and writers do not interfere.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -218,7 +218,7 @@ func TestConcurrency(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 25 {
-				found(t, send(s, http.MethodGet, "Patient?_sort=gender&_revinclude=Observation:subject", ""))
+				bundleResources(t, send(s, http.MethodGet, "Patient?_sort=gender&_revinclude=Observation:subject", ""))
 				send(s, http.MethodGet, "Patient/2/_history", "")
 			}
 		})

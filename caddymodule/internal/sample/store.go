@@ -29,22 +29,22 @@ const (
 
 // Store contains resources with all their versions. It is safe for concurrent use.
 type Store struct {
-	mu       sync.RWMutex
-	versions map[interaction.Reference][]*version // the oldest first
-	order    map[string][]interaction.Reference   // by type, in order of creation
-	log      []interaction.Reference              // one entry per version, for undo
-	bytes    int
-	exports  exports
+	mu         sync.RWMutex
+	versions   map[interaction.Reference][]*version // the oldest first
+	order      map[string][]interaction.Reference   // by type, in order of creation
+	undoLog    []interaction.Reference              // one entry per version, for undo
+	totalBytes int
+	exports    exports
 }
 
 // version is a version of a resource. It is immutable.
 type version struct {
 	resource.Resource
-	of      interaction.Reference
-	number  int
-	method  string // method of the request that created it
-	updated time.Time
-	text    []byte // nil: deleted
+	reference interaction.Reference
+	number    int
+	method    string // method of the request that created it
+	updatedAt time.Time
+	text      []byte // nil: deleted
 }
 
 // NewStore returns a store with the given resources, each under its own id.
@@ -66,7 +66,7 @@ func (s *Store) load(text []byte) error {
 	}
 	of := interaction.Reference{Type: res.Type, ID: res.ID}
 	if !interaction.IsType(of.Type) || of.ID == "" || s.versions[of] != nil {
-		return fmt.Errorf("%w: %s", errLoad, of)
+		return fmt.Errorf("%w: %s", errInvalidRecord, of)
 	}
 	if at, ok := lastUpdated(res); ok && res.VersionID == "1" {
 		return s.add(&version{res, of, 1, http.MethodPost, at, text})
@@ -75,7 +75,7 @@ func (s *Store) load(text []byte) error {
 	return err
 }
 
-var errLoad = errors.New("no resource that can be loaded, or one that is there twice")
+var errInvalidRecord = errors.New("no resource that can be loaded, or one that is there twice")
 
 // lastUpdated returns meta.lastUpdated of a resource.
 func lastUpdated(r resource.Resource) (time.Time, bool) {
@@ -83,8 +83,8 @@ func lastUpdated(r resource.Resource) (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	said, _ := resource.Field(meta, "lastUpdated")
-	at, err := time.Parse(time.RFC3339, resource.Text(said))
+	value, _ := resource.Field(meta, "lastUpdated")
+	at, err := time.Parse(time.RFC3339, resource.Text(value))
 	return at, err == nil
 }
 
@@ -116,8 +116,8 @@ func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 
 // put adds a version with a text. References may be absolute URLs below one of bases, the addresses of the server.
 func (s *Store) put(method string, of interaction.Reference, text []byte, bases ...string) (*version, error) {
-	v := &version{of: of, number: len(s.versions[of]) + 1, method: method, updated: now()}
-	text, err := v.stamped(text)
+	v := &version{reference: of, number: len(s.versions[of]) + 1, method: method, updatedAt: now()}
+	text, err := v.addMeta(text)
 	if err != nil {
 		return nil, err
 	}
@@ -130,37 +130,37 @@ func (s *Store) put(method string, of interaction.Reference, text []byte, bases 
 
 // remove adds a version that marks the resource as deleted.
 func (s *Store) remove(of interaction.Reference) error {
-	return s.add(&version{of: of, number: len(s.versions[of]) + 1, method: http.MethodDelete, updated: now()})
+	return s.add(&version{reference: of, number: len(s.versions[of]) + 1, method: http.MethodDelete, updatedAt: now()})
 }
 
 func (s *Store) add(v *version) error {
-	if len(s.log) >= MaxVersions || s.bytes+len(v.text) > MaxBytes {
+	if len(s.undoLog) >= MaxVersions || s.totalBytes+len(v.text) > MaxBytes {
 		return ErrFull
 	}
 	if v.number == 1 {
-		s.order[v.of.Type] = append(s.order[v.of.Type], v.of)
+		s.order[v.reference.Type] = append(s.order[v.reference.Type], v.reference)
 	}
-	s.versions[v.of] = append(s.versions[v.of], v)
-	s.log = append(s.log, v.of)
-	s.bytes += len(v.text)
+	s.versions[v.reference] = append(s.versions[v.reference], v)
+	s.undoLog = append(s.undoLog, v.reference)
+	s.totalBytes += len(v.text)
 	return nil
 }
 
 // undo removes all versions except the first count.
 func (s *Store) undo(count int) {
-	for _, of := range slices.Backward(s.log[count:]) {
+	for _, of := range slices.Backward(s.undoLog[count:]) {
 		all := s.versions[of]
-		s.bytes -= len(all[len(all)-1].text)
+		s.totalBytes -= len(all[len(all)-1].text)
 		if s.versions[of] = all[: len(all)-1 : len(all)-1]; len(all) == 1 {
 			delete(s.versions, of)
 			s.order[of.Type] = s.order[of.Type][:len(s.order[of.Type])-1]
 		}
 	}
-	s.log = s.log[:count]
+	s.undoLog = s.undoLog[:count]
 }
 
-// stamped returns a text with the id and meta of the version.
-func (v *version) stamped(text []byte) ([]byte, error) {
+// addMeta returns a text with the id and meta of the version.
+func (v *version) addMeta(text []byte) ([]byte, error) {
 	res, err := resource.Parse(text)
 	if err != nil {
 		return nil, err
@@ -169,29 +169,29 @@ func (v *version) stamped(text []byte) ([]byte, error) {
 	if !ok {
 		meta = []byte("{}")
 	}
-	updated, err := json.Marshal(v.updated)
+	lastUpdated, err := json.Marshal(v.updatedAt)
 	if err != nil {
 		return nil, err
 	}
 	for _, set := range []struct {
 		name  string
 		value []byte
-	}{{"versionId", quoted(strconv.Itoa(v.number))}, {"lastUpdated", updated}} {
-		if meta, err = rawjson.With(meta, set.name, set.value); err != nil {
+	}{{"versionId", quoteJSON(strconv.Itoa(v.number))}, {"lastUpdated", lastUpdated}} {
+		if meta, err = rawjson.WithMember(meta, set.name, set.value); err != nil {
 			return nil, err
 		}
 	}
-	if text, err = rawjson.With(text, "id", quoted(v.of.ID)); err != nil {
+	if text, err = rawjson.WithMember(text, "id", quoteJSON(v.reference.ID)); err != nil {
 		return nil, err
 	}
-	return rawjson.With(text, "meta", meta)
+	return rawjson.WithMember(text, "meta", meta)
 }
 
 // etag returns the version's entity tag.
 func (v *version) etag() string { return `W/"` + strconv.Itoa(v.number) + `"` }
 
-// quoted returns a string as JSON.
-func quoted(s string) []byte {
+// quoteJSON returns a string as JSON.
+func quoteJSON(s string) []byte {
 	text, _ := json.Marshal(s) // cannot fail for a string
 	return text
 }
@@ -199,10 +199,10 @@ func quoted(s string) []byte {
 // newID returns a new random id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// compressed is records.ndjson, as written by go test -run TestRecordsCompressed -update.
+// compressedRecords is records.ndjson, as written by go test -run TestRecordsCompressed -update.
 //
 //go:embed records.ndjson.zst
-var compressed []byte
+var compressedRecords []byte
 
 // Records returns the synthetic records, references after their targets: thirty patients, and the people and organizations
 // that care for them. None of them exist. All records have an id and a meta. Codes are from SNOMED CT, ICD-10-CM,
@@ -213,6 +213,6 @@ func Records() ([][]byte, error) {
 		return nil, err
 	}
 	defer decoder.Close()
-	lines, err := decoder.DecodeAll(compressed, nil)
+	lines, err := decoder.DecodeAll(compressedRecords, nil)
 	return bytes.Split(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n")), err
 }

@@ -20,7 +20,7 @@ func BenchmarkNewStore(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(s.bytes), "bytes")
+		b.ReportMetric(float64(s.totalBytes), "bytes")
 	}
 }
 
@@ -87,8 +87,8 @@ func recordsOf(t testing.TB) [][]byte {
 	return records
 }
 
-// parsed returns all records by reference, such as Patient/p01.
-func parsed(t *testing.T) map[string]map[string]any {
+// recordsByReference returns all records by reference, such as Patient/p01.
+func recordsByReference(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
 	for _, text := range recordsOf(t) {
@@ -123,7 +123,7 @@ func visit(value any, do func(map[string]any)) {
 // Each type occurs with its required elements, and every reference refers to an existing record.
 func TestRecordsAreConsistent(t *testing.T) {
 	t.Parallel()
-	all, seen := parsed(t), map[string]int{}
+	all, seen := recordsByReference(t), map[string]int{}
 	for name, r := range all {
 		resourceType := r["resourceType"].(string)
 		seen[resourceType]++
@@ -150,9 +150,9 @@ func TestRecordsAreConsistent(t *testing.T) {
 }
 
 // Each code has a system and a display, and each measured value has a unit of UCUM.
-func TestCodesAreWhole(t *testing.T) {
+func TestCodesAreComplete(t *testing.T) {
 	t.Parallel()
-	for name, r := range parsed(t) {
+	for name, r := range recordsByReference(t) {
 		visit(r, func(o map[string]any) {
 			codings, _ := o["coding"].([]any)
 			for _, c := range codings {
@@ -170,9 +170,9 @@ func TestCodesAreWhole(t *testing.T) {
 }
 
 // All events of a patient are within their lifetime, and only appointments and plans are in the future.
-func TestTimesAreOfALife(t *testing.T) {
+func TestTimesAreWithinLifetime(t *testing.T) {
 	t.Parallel()
-	all := parsed(t)
+	all := recordsByReference(t)
 	for name, r := range all {
 		about, _ := r["subject"].(map[string]any)
 		if about == nil {
@@ -232,7 +232,7 @@ func TestMeasuredValues(t *testing.T) {
 		"2708-6": {95, 100}, "8480-6": {90, 150}, "8462-4": {50, 96}, "4548-4": {4, 9}, "718-7": {12, 16}, "6301-6": {0, 4},
 	}
 	checked := map[string]int{}
-	for name, r := range parsed(t) {
+	for name, r := range recordsByReference(t) {
 		visit(r, func(o map[string]any) {
 			concept, _ := o["code"].(map[string]any)
 			value, _ := o["valueQuantity"].(map[string]any)
@@ -283,7 +283,7 @@ func TestPeople(t *testing.T) {
 // patients returns the patients in the records.
 func patients(t *testing.T) (list []map[string]any) {
 	t.Helper()
-	for _, r := range parsed(t) {
+	for _, r := range recordsByReference(t) {
 		if r["resourceType"] == "Patient" {
 			list = append(list, r)
 		}

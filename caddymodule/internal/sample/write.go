@@ -16,14 +16,14 @@ import (
 // create handles create and conditional create.
 func create(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalCreate {
-		v, err := one(s, q)
+		v, err := findUnique(s, q)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case v != nil:
-			answer := v.reply(http.StatusOK)
-			answer.header.Set("Location", q.location(v))
-			return answer, nil
+			response := v.reply(http.StatusOK)
+			response.header.Set("Location", q.location(v))
+			return response, nil
 		}
 	}
 	if q.ID = q.id; q.ID == "" {
@@ -35,7 +35,7 @@ func create(s *Store, q request) (reply, error) {
 // update handles update and conditional update, which create a missing resource.
 func update(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalUpdate {
-		v, err := one(s, q)
+		v, err := findUnique(s, q)
 		switch {
 		case err != nil:
 			return reply{}, err
@@ -43,14 +43,14 @@ func update(s *Store, q request) (reply, error) {
 			q.Interaction = interaction.Interaction{Kind: interaction.Create, Type: q.Type}
 			return create(s, q)
 		}
-		q.ID = v.of.ID
+		q.ID = v.reference.ID
 	}
 	res, err := resource.Parse(q.body)
 	if err != nil {
 		return reply{}, err
 	}
 	if res.ID != q.ID && (res.ID != "" || q.Kind == interaction.Update) {
-		return reply{}, invalid("The id of the resource is not that of the URL.")
+		return reply{}, newInvalid("The id of the resource is not that of the URL.")
 	}
 	return putBody(s, q, http.MethodPut)
 }
@@ -62,7 +62,7 @@ func putBody(s *Store, q request, method string) (reply, error) {
 		return reply{}, err
 	}
 	if res.Type != q.Type {
-		return reply{}, invalid("The body is not of the type in the URL.")
+		return reply{}, newInvalid("The body is not of the type in the URL.")
 	}
 	if err := checkVersion(s, q); err != nil {
 		return reply{}, err
@@ -75,38 +75,38 @@ func putBody(s *Store, q request, method string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	answer := v.reply(status)
-	answer.header.Set("Location", q.location(v))
+	response := v.reply(status)
+	response.header.Set("Location", q.location(v))
 	if strings.Contains(q.header.Get("Prefer"), "return=minimal") {
-		answer.body = nil
-		answer.header.Del("Content-Type")
+		response.body = nil
+		response.header.Del("Content-Type")
 	}
-	return answer, nil
+	return response, nil
 }
 
 // checkVersion checks If-Match and If-None-Match against the current version (R4 http.html#concurrency).
 func checkVersion(s *Store, q request) error {
 	v, ok := s.current(q.reference())
-	want := q.header.Get("If-Match")
-	if want != "" && (!ok || v.etag() != want) || q.header.Get("If-None-Match") == "*" && ok {
-		return failure{http.StatusPreconditionFailed, "conflict", "The resource has another version, or exists already."}
+	expected := q.header.Get("If-Match")
+	if expected != "" && (!ok || v.etag() != expected) || q.header.Get("If-None-Match") == "*" && ok {
+		return requestFailure{http.StatusPreconditionFailed, "conflict", "The resource has another version, or exists already."}
 	}
 	return nil
 }
 
 // location returns the address of a version.
 func (q request) location(v *version) string {
-	return fmt.Sprintf("%s/%s/_history/%d", q.base, v.of, v.number)
+	return fmt.Sprintf("%s/%s/_history/%d", q.base, v.reference, v.number)
 }
 
 // remove handles delete and conditional delete. Deleting a missing resource succeeds.
 func remove(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalDelete {
-		v, err := one(s, q)
+		v, err := findUnique(s, q)
 		if err != nil || v == nil {
 			return reply{status: http.StatusNoContent}, err
 		}
-		q.ID = v.of.ID
+		q.ID = v.reference.ID
 	}
 	if err := checkVersion(s, q); err != nil {
 		return reply{}, err
@@ -117,23 +117,23 @@ func remove(s *Store, q request) (reply, error) {
 	return reply{status: http.StatusNoContent}, s.remove(q.reference())
 }
 
-// one returns the only resource that matches the criteria of a conditional request, or nil.
-func one(s *Store, q request) (*version, error) {
+// findUnique returns the only resource that matches the criteria of a conditional request, or nil.
+func findUnique(s *Store, q request) (*version, error) {
 	q.header = nil // without lenient handling, because an ignored parameter would match all resources
 	q.Parameters = q.Criteria()
-	asked, err := readQuery(q)
+	parsed, err := readQuery(q)
 	if err != nil {
 		return nil, err
 	}
-	if len(asked.criteria) == 0 {
-		return nil, invalid("There are no criteria.")
+	if len(parsed.criteria) == 0 {
+		return nil, newInvalid("There are no criteria.")
 	}
-	found, err := s.matches(q, asked)
+	found, err := s.findMatches(q, parsed)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(found) > 1:
-		return nil, failure{http.StatusPreconditionFailed, "multiple-matches", "Several resources match the criteria."}
+		return nil, requestFailure{http.StatusPreconditionFailed, "multiple-matches", "Several resources match the criteria."}
 	case len(found) == 1:
 		return found[0].version, nil
 	}
@@ -153,57 +153,57 @@ type submission struct {
 	}
 }
 
-// submit handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a partial transaction.
-func submit(s *Store, q request) (reply, error) {
+// handleBundle handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a partial transaction.
+func handleBundle(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
-		return reply{}, invalid("The body is no Bundle of type batch or transaction.")
+		return reply{}, newInvalid("The body is no Bundle of type batch or transaction.")
 	}
 	if len(b.Entry) > maxEntries {
-		return reply{}, failure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
+		return reply{}, requestFailure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
 	}
-	before := len(s.log)
-	answers, err := submitEntries(s, q, b)
+	versionCount := len(s.undoLog)
+	responses, err := handleEntries(s, q, b)
 	if err != nil {
-		s.undo(before)
+		s.undo(versionCount)
 		return reply{}, err
 	}
-	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: answers}.reply()
+	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: responses}.reply()
 }
 
 // methods are in the processing order of R4 http.html#trules.
 var methods = []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}
 
-// submitEntries handles the entries in the order of their methods.
-func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
-	ids, urns := b.ids()
-	answers := make([]entryJSON, len(b.Entry))
+// handleEntries handles the entries in the order of their methods.
+func handleEntries(s *Store, q request, b submission) ([]entryJSON, error) {
+	ids, urns := b.assignIDs()
+	responses := make([]entryJSON, len(b.Entry))
 	order := make([]int, len(b.Entry))
 	for n := range order {
 		order[n] = n
 	}
-	turn := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // unknown methods come last
-	slices.SortStableFunc(order, func(m, n int) int { return cmp.Compare(turn(m), turn(n)) })
+	methodOrder := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // unknown methods come last
+	slices.SortStableFunc(order, func(m, n int) int { return cmp.Compare(methodOrder(m), methodOrder(n)) })
 	for _, n := range order {
 		e := b.Entry[n]
 		q.id, q.body = ids[n], []byte(urns.Replace(string(e.Resource)))
-		answer, err := submitEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
+		response, err := handleEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
 			"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
 		})
-		if err != nil && (b.Type == "transaction" || q.canceled() != nil) {
-			f := describe(err)
-			return nil, failure{f.status, f.code, "Entry " + strconv.Itoa(n) + ": " + f.text}
+		if err != nil && (b.Type == "transaction" || q.cancellationError() != nil) {
+			f := toFailure(err)
+			return nil, requestFailure{f.status, f.code, "Entry " + strconv.Itoa(n) + ": " + f.text}
 		}
 		if err != nil {
-			answer = outcome(err)
+			response = newOutcomeReply(err)
 		}
-		answers[n] = answer.entry()
+		responses[n] = response.toEntry()
 	}
-	return answers, nil
+	return responses, nil
 }
 
-// ids returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other entries.
-func (b submission) ids() ([]string, *strings.Replacer) {
+// assignIDs returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other entries.
+func (b submission) assignIDs() ([]string, *strings.Replacer) {
 	ids := make([]string, len(b.Entry))
 	var pairs []string
 	for n, e := range b.Entry {
@@ -211,14 +211,14 @@ func (b submission) ids() ([]string, *strings.Replacer) {
 			continue
 		}
 		if ids[n] = newID(); strings.HasPrefix(e.FullURL, "urn:") {
-			pairs = append(pairs, string(quoted(e.FullURL)), string(quoted(e.Request.URL+"/"+ids[n])))
+			pairs = append(pairs, string(quoteJSON(e.FullURL)), string(quoteJSON(e.Request.URL+"/"+ids[n])))
 		}
 	}
 	return ids, strings.NewReplacer(pairs...)
 }
 
-// submitEntry handles one entry.
-func submitEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
+// handleEntry handles one entry.
+func handleEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
 	for name, values := range header {
 		if values[0] == "" {
 			delete(header, name)
@@ -230,17 +230,17 @@ func submitEntry(s *Store, q request, method, target string, header http.Header)
 	case err != nil:
 		return reply{}, err
 	case i.Kind == interaction.Bundle:
-		return reply{}, invalid("A Bundle within a Bundle is not supported.")
-	case q.canceled() != nil:
-		return reply{}, q.canceled()
+		return reply{}, newInvalid("A Bundle within a Bundle is not supported.")
+	case q.cancellationError() != nil:
+		return reply{}, q.cancellationError()
 	}
 	q.Interaction, q.method, q.header = i, method, header
 	q.header.Set("Accept", mediaType)
-	return perform(s, q)
+	return handleInteraction(s, q)
 }
 
-// entry returns the response as an entry of a Bundle.
-func (p reply) entry() entryJSON {
+// toEntry returns the response as an entry of a Bundle.
+func (p reply) toEntry() entryJSON {
 	out := entryJSON{Response: map[string]string{"status": strconv.Itoa(p.status)}, Resource: p.body}
 	for member, name := range map[string]string{"location": "Location", "etag": "Etag"} {
 		if v := p.header.Get(name); v != "" {

@@ -12,7 +12,7 @@ import (
 // A resource can be created, changed, deleted and restored. Each version is kept.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	w := send(s, http.MethodPost, "Patient", `{"resourceType":"Patient","id":"mine","meta":{"tag":[{"code":"x"}]},"active":true}`)
 	location := strings.TrimPrefix(w.Header().Get("Location"), base+"/")
 	id, version, _ := strings.Cut(location, "/_history/")
@@ -74,7 +74,7 @@ func TestConditional(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := people(t)
+			s := newTestServer(t)
 			var headers []string
 			if tt.ifNoneExist != "" {
 				headers = []string{"If-None-Exist", tt.ifNoneExist}
@@ -83,7 +83,7 @@ func TestConditional(t *testing.T) {
 			if location := w.Header().Get("Location"); w.Code != tt.status || tt.location != "" && !strings.HasPrefix(location, base+"/"+tt.location) {
 				t.Errorf("%d %s: %s", w.Code, location, w.Body)
 			}
-			if _, there := s.Store.current(people(t).Store.order["Patient"][1]); there == (tt.name == "delete") {
+			if _, there := s.Store.current(newTestServer(t).Store.order["Patient"][1]); there == (tt.name == "delete") {
 				t.Errorf("Patient/2 is there: %v", there)
 			}
 		})
@@ -93,10 +93,10 @@ func TestConditional(t *testing.T) {
 // An absolute reference below the address of the server is equivalent to a relative one, both in stored resources and in searches.
 func TestAbsoluteReference(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	send(s, http.MethodPut, "Observation/3", `{"resourceType":"Observation","id":"3","subject":{"reference":"`+base+`/Patient/1"}}`)
 	for _, target := range []string{"Observation?patient=1", "Patient/1/Observation", "Observation?subject=" + base + "/Patient/1"} {
-		if got := found(t, send(s, http.MethodGet, target, "")); !slices.Equal(got, []string{"Observation/1", "Observation/3"}) {
+		if got := bundleResources(t, send(s, http.MethodGet, target, "")); !slices.Equal(got, []string{"Observation/1", "Observation/3"}) {
 			t.Errorf("%s: %q", target, got)
 		}
 	}
@@ -125,7 +125,7 @@ func TestTransaction(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := people(t)
+			s := newTestServer(t)
 			w := send(s, http.MethodPost, "", strings.NewReplacer("TYPE", tt.kind, "LAST", tt.last).Replace(bundleOfTwo))
 			if w.Code != tt.status || s.Store.Len() != tt.left {
 				t.Fatalf("%d, %d resources: %s", w.Code, s.Store.Len(), w.Body)
@@ -155,18 +155,18 @@ func TestTransaction(t *testing.T) {
 // Undone changes leave no trace.
 func TestUndo(t *testing.T) {
 	t.Parallel()
-	s := people(t)
-	bytes := s.Store.bytes
+	s := newTestServer(t)
+	bytes := s.Store.totalBytes
 	send(s, http.MethodPost, "", strings.NewReplacer("TYPE", "transaction", "LAST", "Patient/9").Replace(bundleOfTwo))
-	if s.Store.bytes != bytes || len(s.Store.log) != 7 || len(s.Store.order["Observation"]) != 2 || len(s.Store.versions) != 7 {
-		t.Errorf("%d bytes, %d versions", s.Store.bytes-bytes, len(s.Store.log))
+	if s.Store.totalBytes != bytes || len(s.Store.undoLog) != 7 || len(s.Store.order["Observation"]) != 2 || len(s.Store.versions) != 7 {
+		t.Errorf("%d bytes, %d versions", s.Store.totalBytes-bytes, len(s.Store.undoLog))
 	}
 }
 
 // A full store rejects changes, and still serves reads.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	s := people(t)
+	s := newTestServer(t)
 	for range MaxVersions - 7 {
 		if err := s.Store.remove(s.Store.order["Patient"][0]); err != nil {
 			t.Fatal(err)

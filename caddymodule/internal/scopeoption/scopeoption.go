@@ -23,9 +23,9 @@ func Words(to *[]string, check func(string) error) option.Setter {
 	})
 }
 
-// knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
+// definedScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
 // App Launch 2.2).
-var knownScopes = append([]string{
+var definedScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, smart.ReservedScopes...)
 
@@ -34,10 +34,10 @@ var knownScopes = append([]string{
 func Suggest(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {
-		if slices.Contains(knownScopes, scope) {
+		if slices.Contains(definedScopes, scope) {
 			return ""
 		}
-		return suggestion.Nearest(scope, knownScopes)
+		return suggestion.Nearest(scope, definedScopes)
 	}
 	levels := []string{"patient", "system", "user"}
 	if !slices.Contains(levels, level) {
@@ -45,22 +45,22 @@ func Suggest(scope string) string {
 	}
 	typ, permission, _ := strings.Cut(rest, ".")
 	if typ != smart.AnyType && !interaction.IsType(typ) {
-		if meant := suggestion.Nearest(typ, interaction.Types()); meant != "" {
-			typ = meant
+		if nearest := suggestion.Nearest(typ, interaction.Types()); nearest != "" {
+			typ = nearest
 		}
 	}
 	if _, ok := smart.ParseResourceScope("patient/*." + permission); !ok {
-		permission = meantPermission(permission)
+		permission = suggestPermission(permission)
 	}
-	meant := level + "/" + typ + "." + permission
-	if _, ok := smart.ParseResourceScope(meant); !ok || meant == scope {
+	corrected := level + "/" + typ + "." + permission
+	if _, ok := smart.ParseResourceScope(corrected); !ok || corrected == scope {
 		return ""
 	}
-	return meant
+	return corrected
 }
 
-// meantPermission returns a permission of SMART 1, or the letters of SMART 2 in the right order.
-func meantPermission(permission string) string {
+// suggestPermission returns a permission of SMART 1, or the letters of SMART 2 in the right order.
+func suggestPermission(permission string) string {
 	const letters = "cruds"
 	if strings.Trim(permission, letters) != "" {
 		return suggestion.Nearest(permission, []string{"read", "write"})

@@ -52,7 +52,7 @@ func (m *Map[V]) Lookup(key string) (v V, found bool) {
 	if m == nil {
 		return v, false
 	}
-	if s := m.shards[indexOf(key)]; s != nil {
+	if s := m.shards[shardIndex(key)]; s != nil {
 		v, found = s.entries[key]
 	}
 	return v, found
@@ -60,7 +60,7 @@ func (m *Map[V]) Lookup(key string) (v V, found bool) {
 
 // Set sets the value of a key.
 func (m *Map[V]) Set(key string, v V) {
-	s := m.own(key)
+	s := m.writableShard(key)
 	if _, found := s.entries[key]; !found {
 		m.length++
 	}
@@ -70,14 +70,14 @@ func (m *Map[V]) Set(key string, v V) {
 // Delete deletes a key, if it exists.
 func (m *Map[V]) Delete(key string) {
 	if _, found := m.Lookup(key); found {
-		delete(m.own(key).entries, key)
+		delete(m.writableShard(key).entries, key)
 		m.length--
 	}
 }
 
-// own returns the shard of a key as a shard that no other map shares.
-func (m *Map[V]) own(key string) *shard[V] {
-	s := &m.shards[indexOf(key)]
+// writableShard returns the shard of a key as a shard that no other map shares.
+func (m *Map[V]) writableShard(key string) *shard[V] {
+	s := &m.shards[shardIndex(key)]
 	switch {
 	case *s == nil:
 		*s = &shard[V]{m.owner, map[string]V{}}
@@ -103,9 +103,9 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// Candidates iterates over keys with values that may differ between two maps: few, if one map was cloned from the
+// ChangedKeys iterates over keys with values that may differ between two maps: few, if one map was cloned from the
 // other. A key may occur twice.
-func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
+func (m *Map[V]) ChangedKeys(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range m.shards {
 			if m.shards[i] == other.shards[i] {
@@ -125,10 +125,10 @@ func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// Substitute returns the value of an arbitrary key that depends on the given key: repeated calls return the same value
+// PickByKey returns the value of an arbitrary key that depends on the given key: repeated calls return the same value
 // as long as nearby keys stay. It returns the zero value if the map is empty.
-func (m *Map[V]) Substitute(key string) (v V) {
-	first := indexOf(key)
+func (m *Map[V]) PickByKey(key string) (v V) {
+	first := shardIndex(key)
 	for i := range m.shards {
 		s := m.shards[(first+uint32(i))%shardCount]
 		if s == nil || len(s.entries) == 0 {
@@ -145,8 +145,8 @@ func (m *Map[V]) Substitute(key string) (v V) {
 	return v
 }
 
-// indexOf returns the index of the shard of a key by FNV-1a, which is the same in each process.
-func indexOf(key string) uint32 {
+// shardIndex returns the index of the shard of a key by FNV-1a, which is the same in each process.
+func shardIndex(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {
 		h = (h ^ uint32(key[i])) * 16777619

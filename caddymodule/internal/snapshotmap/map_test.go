@@ -54,7 +54,7 @@ func TestCandidates(t *testing.T) {
 	after.Set("new", 1)
 	after.Delete("7")
 	for _, pair := range [][2]*Map[int]{{before, after}, {after, before}} {
-		got := slices.Collect(pair[0].Candidates(pair[1]))
+		got := slices.Collect(pair[0].ChangedKeys(pair[1]))
 		for _, key := range []string{"5", "new", "7"} {
 			if !slices.Contains(got, key) {
 				t.Errorf("%s is none of %d", key, len(got))
@@ -64,7 +64,7 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("%d candidates for three changes", len(got))
 		}
 	}
-	if got := slices.Collect(before.Candidates(before)); len(got) != 0 {
+	if got := slices.Collect(before.ChangedKeys(before)); len(got) != 0 {
 		t.Errorf("compared with itself: %d", len(got))
 	}
 }
@@ -72,7 +72,7 @@ func TestCandidates(t *testing.T) {
 func TestSubstitute(t *testing.T) {
 	t.Parallel()
 	m := new(Map[string])
-	if got := m.Substitute("x"); got != "" {
+	if got := m.PickByKey("x"); got != "" {
 		t.Errorf("of an empty map: %q", got)
 	}
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -81,10 +81,10 @@ func TestSubstitute(t *testing.T) {
 	got := map[string]int{}
 	for i := range 1000 {
 		name := strconv.Itoa(i)
-		if m.Substitute(name) != m.Clone().Substitute(name) {
+		if m.PickByKey(name) != m.Clone().PickByKey(name) {
 			t.Errorf("%s has another one each time", name)
 		}
-		got[m.Substitute(name)]++
+		got[m.PickByKey(name)]++
 	}
 	if len(got) != 4 {
 		t.Errorf("values: %v", got)

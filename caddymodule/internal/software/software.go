@@ -22,19 +22,19 @@ func init() {
 }
 
 // Version returns the version of this module in the binary, or "devel", and the time at which the binary was built.
-func Version() (version string, made time.Time) {
+func Version() (version string, builtAt time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
 		if info, err := os.Stat(name); err == nil {
-			made = info.ModTime()
+			builtAt = info.ModTime()
 		}
 	}
-	return versionIn(info), made
+	return moduleVersion(info), builtAt
 }
 
-// versionIn returns the version of this module in build information, which may be nil. A module replaced by a
+// moduleVersion returns the version of this module in build information, which may be nil. A module replaced by a
 // folder has the version that caddymodule/build read from git, or a pseudo-version of Go.
-func versionIn(info *debug.BuildInfo) string {
+func moduleVersion(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"
 	}

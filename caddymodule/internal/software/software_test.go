@@ -28,7 +28,7 @@ func TestVersionIn(t *testing.T) {
 		{"another module", &debug.BuildInfo{Main: module("caddy", "v2.0.0")}, "devel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := versionIn(tt.info); got != tt.want {
+			if got := moduleVersion(tt.info); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
@@ -36,7 +36,7 @@ func TestVersionIn(t *testing.T) {
 }
 
 // `caddy version` shows the versions of caddy-fhir and Caddy.
-func TestCaddyVersionTellsOurs(t *testing.T) {
+func TestCaddyVersionShowsModule(t *testing.T) {
 	t.Parallel()
 	version, _ := Version()
 	if _, full := caddy.Version(); !strings.HasPrefix(full, "caddy-fhir "+version+", Caddy") {

@@ -16,16 +16,16 @@ import (
 
 // Names of spans.
 const (
-	Verify = "fhir.verify" // verification of an access token
-	Decide = "fhir.decide" // decision by the token's scopes
-	Judge  = "fhir.judge"  // call with a response that the guard inspects
-	Ask    = "fhir.ask"    // call of the next handler or a terminology server
-	Expand = "fhir.expand" // terminology operation
-	Store  = "fhir.store"  // operation of a shared store
+	Verify  = "fhir.verify" // verification of an access token
+	Decide  = "fhir.decide" // decision by the token's scopes
+	Inspect = "fhir.judge"  // call with a response that the guard inspects
+	Forward = "fhir.ask"    // call of the next handler or a terminology server
+	Expand  = "fhir.expand" // terminology operation
+	Store   = "fhir.store"  // operation of a shared store
 )
 
-// Recording reports whether spans of a request are recorded.
-func Recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
+// IsRecording reports whether spans of a request are recorded.
+func IsRecording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
 // Start starts a span. The caller must always call End.
 func Start(ctx context.Context, name string) (context.Context, Span) {
@@ -33,8 +33,8 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	if !parent.IsRecording() {
 		return ctx, Span{}
 	}
-	ctx, began := tracerOf(parent).Start(ctx, name)
-	return ctx, Span{began}
+	ctx, started := newTracer(parent).Start(ctx, name)
+	return ctx, Span{started}
 }
 
 // Request is like Start, but for a request, which it returns with the span in its context.
@@ -47,13 +47,13 @@ func Request(r *http.Request, name string) (*http.Request, Span) {
 }
 
 // Record adds a span that has just ended.
-func Record(ctx context.Context, name string, took time.Duration, outcome string) {
+func Record(ctx context.Context, name string, duration time.Duration, outcome string) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
 		return
 	}
 	now := time.Now()
-	_, s := tracerOf(parent).Start(ctx, name, trace.WithTimestamp(now.Add(-took)))
+	_, s := newTracer(parent).Start(ctx, name, trace.WithTimestamp(now.Add(-duration)))
 	s.SetAttributes(attribute.String("outcome", outcome))
 	s.End(trace.WithTimestamp(now))
 }
@@ -66,7 +66,7 @@ func Current(ctx context.Context) Span {
 	return Span{}
 }
 
-func tracerOf(parent trace.Span) trace.Tracer {
+func newTracer(parent trace.Span) trace.Tracer {
 	return parent.TracerProvider().Tracer("github.com/caddy-fhir/caddy-fhir")
 }
 
@@ -99,12 +99,12 @@ func (s Span) End() {
 }
 
 // Observe records a duration, with the trace as its exemplar if it is recorded.
-func Observe(ctx context.Context, o prometheus.Observer, took time.Duration) {
+func Observe(ctx context.Context, o prometheus.Observer, duration time.Duration) {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() && s.SpanContext().IsSampled() {
 		if e, ok := o.(prometheus.ExemplarObserver); ok {
-			e.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": s.SpanContext().TraceID().String()})
+			e.ObserveWithExemplar(duration.Seconds(), prometheus.Labels{"trace_id": s.SpanContext().TraceID().String()})
 			return
 		}
 	}
-	o.Observe(took.Seconds())
+	o.Observe(duration.Seconds())
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nested returns a context as deep as the context of a request in Caddy, without a recorded span.
-func nested(ctx context.Context) context.Context {
+// nestedContext returns a context as deep as the context of a request in Caddy, without a recorded span.
+func nestedContext(ctx context.Context) context.Context {
 	type key int
 	for i := range key(10) {
 		ctx = context.WithValue(ctx, i, i)
@@ -17,14 +17,14 @@ func nested(ctx context.Context) context.Context {
 	return ctx
 }
 
-// untraced makes the span calls of an unrecorded request that the guard inspects and that uses a store.
-func untraced(ctx context.Context, o prometheus.Observer) {
-	for _, name := range []string{Verify, Decide, Judge} {
+// callUntraced makes the span calls of an unrecorded request that the guard inspects and that uses a store.
+func callUntraced(ctx context.Context, o prometheus.Observer) {
+	for _, name := range []string{Verify, Decide, Inspect} {
 		_, s := Start(ctx, name)
 		s.Outcome("allowed")
 		s.End()
 	}
-	Recording(ctx)
+	IsRecording(ctx)
 	Current(ctx).Outcome("allowed")
 	Record(ctx, Store, time.Millisecond, "answered")
 	Observe(ctx, o, time.Millisecond)
@@ -32,17 +32,17 @@ func untraced(ctx context.Context, o prometheus.Observer) {
 
 // Unrecorded spans allocate no memory.
 func TestUntracedAllocatesNothing(t *testing.T) {
-	ctx, o := nested(t.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
-	if n := testing.AllocsPerRun(100, func() { untraced(ctx, o) }); n != 0 {
+	ctx, o := nestedContext(t.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
+	if n := testing.AllocsPerRun(100, func() { callUntraced(ctx, o) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkUntraced(b *testing.B) {
-	ctx, o := nested(b.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
+	ctx, o := nestedContext(b.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
 	b.ReportAllocs()
 	for b.Loop() {
-		untraced(ctx, o)
+		callUntraced(ctx, o)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // A change by this process is visible in its replica immediately, whichever method made it.
-func TestOwnChangesAreSeen(t *testing.T) {
+func TestLocalChangesAreVisible(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for _, tt := range []struct {
@@ -85,13 +85,13 @@ func TestFailedChange(t *testing.T) {
 	})
 }
 
-// scripted is a store that sends its follower the updates of a test.
-type scripted struct {
-	store.Shared
+// scriptedStore is a store that sends its follower the updates of a test.
+type scriptedStore struct {
+	store.SharedStore
 	told chan store.Update
 }
 
-func (s *scripted) Subscribe(ctx context.Context, tell func(store.Update)) error {
+func (s *scriptedStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,13 +104,13 @@ func (s *scripted) Subscribe(ctx context.Context, tell func(store.Update)) error
 
 // A changed entry is read from the store until the store has been asked for changes after it. Earlier updates
 // may be older than the change.
-func TestOldNewsOfOwnChange(t *testing.T) {
+func TestStaleUpdateOfLocalChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, storemirror.Config{})
 		s.stop()
-		script := &scripted{s.here, make(chan store.Update)}
-		s.replica = storemirror.New(script, storemirror.Config{Mirrored: []string{"revoked"}})
+		script := &scriptedStore{s.here, make(chan store.Update)}
+		s.replica = storemirror.New(script, storemirror.Config{MirroredKinds: []string{"revoked"}})
 		s.follow()
 		tell := func(heard time.Time, whole bool, changes ...store.Change) {
 			script.told <- store.Update{IsComplete: whole, Changes: changes, QueriedAt: heard}
@@ -126,13 +126,13 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 		s.wants("revoked:1", "new", 1)
 		tell(asked, true)
 		s.wants("revoked:1", "new", 1)
-		tell(time.Now(), false, store.Change{Key: "revoked:1", Value: []byte("new"), Expires: time.Now().Add(lifetime)})
+		tell(time.Now(), false, store.Change{Key: "revoked:1", Value: []byte("new"), ExpiresAt: time.Now().Add(lifetime)})
 		s.wants("revoked:1", "new", 0)
 	})
 }
 
 // Many changes without an update from the store need no more memory than a few.
-func TestManyOwnChanges(t *testing.T) {
+func TestManyLocalChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, storemirror.Config{})
@@ -210,13 +210,13 @@ func TestUnlimitedLag(t *testing.T) {
 }
 
 // A replica that has never heard from the store returns nothing itself.
-func TestNeverHeard(t *testing.T) {
+func TestReplicaBeforeFirstUpdate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, lag := range []time.Duration{storemirror.Unlimited, time.Hour} {
 			s := newSite(t, storemirror.Config{})
 			s.stop()
-			s.replica = storemirror.New(s.here, storemirror.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}})
+			s.replica = storemirror.New(s.here, storemirror.Config{MirroredKinds: []string{"revoked"}, CachedKinds: []string{"account"}})
 			s.replica.SetMaxLag(lag)
 			s.wants("revoked:1", "", 1)
 			s.wants("account:1", "", 1)
@@ -228,14 +228,14 @@ func TestNeverHeard(t *testing.T) {
 	})
 }
 
-// deaf is a store that responds, but cannot be followed for a while.
-type deaf struct {
-	store.Shared
+// unfollowableStore is a store that responds, but cannot be followed for a while.
+type unfollowableStore struct {
+	store.SharedStore
 	err   error
 	until time.Time
 }
 
-func (d *deaf) Subscribe(ctx context.Context, tell func(store.Update)) error {
+func (d *unfollowableStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	if time.Now().Before(d.until) {
 		return d.err
 	}
@@ -245,12 +245,12 @@ func (d *deaf) Subscribe(ctx context.Context, tell func(store.Update)) error {
 }
 
 // The start and end of failed following are logged once each, except during an outage, which the breaker logs.
-func TestDeafnessIsLoggedOnce(t *testing.T) {
+func TestFollowFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			r := storemirror.New(&deaf{storetest.NewShared().Gateway(), err, time.Now().Add(time.Minute)}, storemirror.Config{
+			r := storemirror.New(&unfollowableStore{storetest.NewSharedMemory().Gateway(), err, time.Now().Add(time.Minute)}, storemirror.Config{
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -39,8 +39,8 @@ const Unlimited time.Duration = -1
 
 // Config is the configuration of a [Replica].
 type Config struct {
-	Mirrored []string // kinds with all entries replicated; see [store.KindOf]
-	Cached   []string // kinds with entries cached when read
+	MirroredKinds []string // kinds with all entries replicated; see [store.KindOf]
+	CachedKinds   []string // kinds with entries cached when read
 
 	MaxMirrored int   // maximum number of entries; further entries are read from the store. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
@@ -55,47 +55,47 @@ type Config struct {
 // It serves [Replica.Get] for followed kinds itself, and delegates all other operations to the store.
 // Unless [Replica.Run] is running, it delegates every operation.
 type Replica struct {
-	store.Shared
+	store.SharedStore
 
-	mirrored, cached []string // prefixes of keys
-	began            time.Time
-	tell             func(store.Update)
-	fresh            atomic.Int64 // when the replica stops being current, in nanoseconds since began
-	logger           *slog.Logger
+	mirroredPrefixes, cachedPrefixes []string // prefixes of keys
+	createdAt                        time.Time
+	notify                           func(store.Update)
+	currentUntil                     atomic.Int64 // when the replica stops being current, in nanoseconds since began
+	logger                           *slog.Logger
 
-	mu      sync.RWMutex
-	heard   int64         // time of the last message, in nanoseconds since began
-	maxLag  time.Duration // negative: unlimited
-	mirror  mirror
-	changed changed
-	asks    map[string]*ask // by key
+	mu          sync.RWMutex
+	lastMessage int64         // time of the last message, in nanoseconds since began
+	maxLag      time.Duration // negative: unlimited
+	mirror      mirror
+	changed     changedKeys
+	pendingGets map[string]*pendingGet // by key
 
-	kept boundedcache.Cache[string, keptAnswer] // changes only under mu
+	cache boundedcache.Cache[string, cachedResult] // changes only under mu
 }
 
-// never is the value of heard before the first update.
-const never = math.MinInt64 / 2
+// noMessage is the value of heard before the first update.
+const noMessage = math.MinInt64 / 2
 
 // New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
-func New(s store.Shared, c Config) *Replica {
+func New(s store.SharedStore, c Config) *Replica {
 	r := &Replica{
-		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), began: time.Now(), tell: c.Notify, logger: c.Logger,
-		heard: never, mirror: mirror{max: c.MaxMirrored}, asks: map[string]*ask{},
+		SharedStore: s, mirroredPrefixes: keyPrefixes(c.MirroredKinds), cachedPrefixes: keyPrefixes(c.CachedKinds), createdAt: time.Now(), notify: c.Notify, logger: c.Logger,
+		lastMessage: noMessage, mirror: mirror{max: c.MaxMirrored}, pendingGets: map[string]*pendingGet{},
 	}
 	if c.MaxMirrored <= 0 {
 		r.mirror.max = DefaultMaxMirrored
 	}
-	if r.kept.MaxCost = c.MaxCached; c.MaxCached <= 0 {
-		r.kept.MaxCost = DefaultMaxCached
+	if r.cache.MaxCost = c.MaxCached; c.MaxCached <= 0 {
+		r.cache.MaxCost = DefaultMaxCached
 	}
-	if r.tell == nil {
-		r.tell = func(store.Update) {}
+	if r.notify == nil {
+		r.notify = func(store.Update) {}
 	}
 	r.SetMaxLag(DefaultMaxLag)
 	return r
 }
 
-func prefixes(kinds []string) (all []string) {
+func keyPrefixes(kinds []string) (all []string) {
 	for _, kind := range kinds {
 		all = append(all, kind+":")
 	}
@@ -107,18 +107,18 @@ func (r *Replica) SetMaxLag(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.maxLag = d
-	r.refresh()
+	r.updateCurrentUntil()
 }
 
-// refresh updates fresh from heard and maxLag. It requires the lock.
-func (r *Replica) refresh() {
+// updateCurrentUntil updates fresh from heard and maxLag. It requires the lock.
+func (r *Replica) updateCurrentUntil() {
 	switch {
-	case r.heard == never:
-		r.fresh.Store(never)
+	case r.lastMessage == noMessage:
+		r.currentUntil.Store(noMessage)
 	case r.maxLag < 0:
-		r.fresh.Store(math.MaxInt64)
+		r.currentUntil.Store(math.MaxInt64)
 	default:
-		r.fresh.Store(r.heard + int64(r.maxLag))
+		r.currentUntil.Store(r.lastMessage + int64(r.maxLag))
 	}
 }
 
@@ -127,19 +127,19 @@ func (r *Replica) refresh() {
 func (r *Replica) Lag() time.Duration {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return time.Duration(r.now() - max(r.heard, 0))
+	return time.Duration(r.now() - max(r.lastMessage, 0))
 }
 
 // IsCurrent reports whether the replica serves entries itself: it has heard from the store within the
 // maximum lag.
-func (r *Replica) IsCurrent() bool { return r.now() <= r.fresh.Load() }
+func (r *Replica) IsCurrent() bool { return r.now() <= r.currentUntil.Load() }
 
 // now returns the time in nanoseconds since the replica was created. It advances while the process is
 // suspended, because updates received after that must not be considered fresh.
-func (r *Replica) now() int64 { return int64(time.Since(r.began)) }
+func (r *Replica) now() int64 { return int64(time.Since(r.createdAt)) }
 
 // Size returns the number of mirrored entries, including expired ones, and the limit.
-func (r *Replica) Size() (entries, bound int) {
+func (r *Replica) Size() (entries, limit int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.mirror.entries), r.mirror.max
@@ -148,13 +148,13 @@ func (r *Replica) Size() (entries, bound int) {
 // Get implements [store.Store]. If the store must be asked and does not respond, the error is
 // [store.ErrUnavailable].
 func (r *Replica) Get(ctx context.Context, key string) ([]byte, error) {
-	mirrored := hasAnyPrefix(key, r.mirrored)
-	if !mirrored && !hasAnyPrefix(key, r.cached) {
-		return r.Shared.Get(ctx, key)
+	mirrored := hasAnyPrefix(key, r.mirroredPrefixes)
+	if !mirrored && !hasAnyPrefix(key, r.cachedPrefixes) {
+		return r.SharedStore.Get(ctx, key)
 	}
 	now := r.now()
-	if now > r.fresh.Load() {
-		return r.ask(ctx, key, !mirrored)
+	if now > r.currentUntil.Load() {
+		return r.fetch(ctx, key, !mirrored)
 	}
 	if mirrored {
 		return r.getMirrored(ctx, key, now)
@@ -168,12 +168,12 @@ func hasAnyPrefix(key string, prefixes []string) bool {
 
 func (r *Replica) getMirrored(ctx context.Context, key string, now int64) ([]byte, error) {
 	r.mu.RLock()
-	e, found, known := r.mirror.get(key, now)
-	known = known && !r.changed.has(key)
+	e, found, reliable := r.mirror.get(key, now)
+	reliable = reliable && !r.changed.has(key)
 	r.mu.RUnlock()
 	switch {
-	case !known:
-		return r.ask(ctx, key, false)
+	case !reliable:
+		return r.fetch(ctx, key, false)
 	case !found:
 		return nil, store.ErrNotFound
 	}
@@ -181,24 +181,24 @@ func (r *Replica) getMirrored(ctx context.Context, key string, now int64) ([]byt
 }
 
 func (r *Replica) getCached(ctx context.Context, key string, now int64) ([]byte, error) {
-	known, found := r.kept.Get(key)
-	if found && now < known.until {
-		return known.answer()
+	cached, found := r.cache.Get(key)
+	if found && now < cached.expires {
+		return cached.result()
 	}
-	value, err := r.ask(ctx, key, true)
+	value, err := r.fetch(ctx, key, true)
 	if found && isUnavailable(err) && r.IsCurrent() { // no change was announced
-		return known.answer()
+		return cached.result()
 	}
 	return value, err
 }
 
-// keptAnswer is the cached result of a Get.
-type keptAnswer struct {
-	value []byte // nil: no entry
-	until int64
+// cachedResult is the cached result of a Get.
+type cachedResult struct {
+	value   []byte // nil: no entry
+	expires int64
 }
 
-func (k keptAnswer) answer() ([]byte, error) {
+func (k cachedResult) result() ([]byte, error) {
 	if k.value == nil {
 		return nil, store.ErrNotFound
 	}
@@ -208,10 +208,10 @@ func (k keptAnswer) answer() ([]byte, error) {
 // mirror contains all entries of some kinds, unless they exceed max. Times are in nanoseconds since the
 // replica was created.
 type mirror struct {
-	entries map[string]entry
-	max     int // entries
-	whole   bool
-	missing int64 // until then, entries that did not fit may exist
+	entries      map[string]entry
+	max          int // entries
+	isComplete   bool
+	missingUntil int64 // until then, entries that did not fit may exist
 }
 
 type entry struct {
@@ -220,38 +220,38 @@ type entry struct {
 }
 
 // get returns an entry. known reports whether the result is reliable: no missing entry could contradict it.
-func (m *mirror) get(key string, now int64) (e entry, found, known bool) {
+func (m *mirror) get(key string, now int64) (e entry, found, reliable bool) {
 	e, found = m.entries[key]
 	if found && now < e.expires {
-		return e, true, m.whole
+		return e, true, m.isComplete
 	}
-	return entry{}, false, m.whole && now >= m.missing
+	return entry{}, false, m.isComplete && now >= m.missingUntil
 }
 
 // reset empties the mirror before all entries are added.
 func (m *mirror) reset(n int) {
-	m.entries, m.missing, m.whole = make(map[string]entry, min(n, m.max)), 0, true
+	m.entries, m.missingUntil, m.isComplete = make(map[string]entry, min(n, m.max)), 0, true
 }
 
 // put applies a change. If an entry does not fit, it records that an entry is missing.
-func (m *mirror) put(c store.Change, made time.Time, now int64) {
-	expires := int64(c.Expires.Sub(made))
+func (m *mirror) put(c store.Change, madeAt time.Time, now int64) {
+	expires := int64(c.ExpiresAt.Sub(madeAt))
 	if c.Value == nil || expires <= now {
 		delete(m.entries, c.Key)
 		return
 	}
-	m.sweep(sweptPerChange, now)
+	m.sweep(sweepPerChange, now)
 	if _, found := m.entries[c.Key]; !found && len(m.entries) >= m.max {
-		m.missing = max(m.missing, expires)
+		m.missingUntil = max(m.missingUntil, expires)
 		return
 	}
 	m.entries[c.Key] = entry{string(c.Value), expires}
 }
 
-// Number of entries checked for expiry. In the long run, fewer than one in sweptPerChange is expired.
+// Number of entries checked for expiry. In the long run, fewer than one in sweepPerChange is expired.
 const (
-	sweptPerChange = 8
-	sweptPerUpdate = 256
+	sweepPerChange = 8
+	sweepPerUpdate = 256
 )
 
 // sweep checks n arbitrary entries, and removes the expired ones.
@@ -267,21 +267,21 @@ func (m *mirror) sweep(n int, now int64) {
 }
 
 const (
-	// keepFor is the cache lifetime of a result, because the store does not announce expiry.
-	keepFor = time.Minute
+	// cacheLifetime is the cache lifetime of a result, because the store does not announce expiry.
+	cacheLifetime = time.Minute
 
-	// maxShared is the maximum age of a pending Get to share its result with other callers.
-	maxShared = time.Second
+	// maxSharedAge is the maximum age of a pending Get to share its result with other callers.
+	maxSharedAge = time.Second
 
-	// answerOverhead is the memory of a cached result in addition to its key and value, in bytes.
-	answerOverhead = 200
+	// resultOverhead is the memory of a cached result in addition to its key and value, in bytes.
+	resultOverhead = 200
 )
 
 // An ask is a pending Get, shared by all callers that request the key in the meantime.
-type ask struct {
-	began int64
-	stale bool // the entry has changed since the Get started; guarded by Replica.mu
-	done  chan struct{}
+type pendingGet struct {
+	startedAt int64
+	isStale   bool // the entry has changed since the Get started; guarded by Replica.mu
+	done      chan struct{}
 
 	value []byte // valid once done is closed
 	err   error
@@ -289,13 +289,13 @@ type ask struct {
 
 func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable) }
 
-// ask reads an entry from the store. If keep is set, the result is cached.
-func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error) {
-	a, mine := r.askFor(key)
-	if mine {
+// fetch reads an entry from the store. If keep is set, the result is cached.
+func (r *Replica) fetch(ctx context.Context, key string, useCache bool) ([]byte, error) {
+	a, isOwner := r.joinPendingGet(key)
+	if isOwner {
 		// Other callers wait for the result too, so it must not be canceled with this request.
-		a.value, a.err = r.Shared.Get(context.WithoutCancel(ctx), key)
-		r.answered(key, a, keep)
+		a.value, a.err = r.SharedStore.Get(context.WithoutCancel(ctx), key)
+		r.completeGet(key, a, useCache)
 		return bytes.Clone(a.value), a.err
 	}
 	select {
@@ -306,155 +306,155 @@ func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error
 	}
 }
 
-// askFor returns the pending Get for a key, or a new one that the caller must execute.
-func (r *Replica) askFor(key string) (a *ask, mine bool) {
+// joinPendingGet returns the pending Get for a key, or a new one that the caller must execute.
+func (r *Replica) joinPendingGet(key string) (a *pendingGet, isOwner bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if a := r.asks[key]; a != nil && now-a.began <= int64(maxShared) {
+	if a := r.pendingGets[key]; a != nil && now-a.startedAt <= int64(maxSharedAge) {
 		return a, false
 	}
 	r.invalidate(key)
-	a = &ask{began: now, done: make(chan struct{})}
-	r.asks[key] = a
+	a = &pendingGet{startedAt: now, done: make(chan struct{})}
+	r.pendingGets[key] = a
 	return a, true
 }
 
-// answered completes a Get. The result of a Get that started before a change is not cached, because the
+// completeGet completes a Get. The result of a Get that started before a change is not cached, because the
 // change has already been announced.
-func (r *Replica) answered(key string, a *ask, keep bool) {
+func (r *Replica) completeGet(key string, a *pendingGet, useCache bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(a.done)
-	if a.stale {
+	if a.isStale {
 		return
 	}
-	delete(r.asks, key)
-	if keep && (a.err == nil || errors.Is(a.err, store.ErrNotFound)) {
-		r.kept.Put(key, keptAnswer{a.value, r.now() + int64(keepFor)}, int64(len(key)+len(a.value)+answerOverhead))
+	delete(r.pendingGets, key)
+	if useCache && (a.err == nil || errors.Is(a.err, store.ErrNotFound)) {
+		r.cache.Put(key, cachedResult{a.value, r.now() + int64(cacheLifetime)}, int64(len(key)+len(a.value)+resultOverhead))
 	}
 }
 
-// forget removes the cached result for a key, also of a pending Get. It requires the lock.
-func (r *Replica) forget(key string) {
-	r.kept.Delete(key)
+// evict removes the cached result for a key, also of a pending Get. It requires the lock.
+func (r *Replica) evict(key string) {
+	r.cache.Delete(key)
 	r.invalidate(key)
 }
 
 // invalidate prevents the pending Get for a key from being shared and its result from being cached. It
 // requires the lock.
 func (r *Replica) invalidate(key string) {
-	if a := r.asks[key]; a != nil {
-		a.stale = true
-		delete(r.asks, key)
+	if a := r.pendingGets[key]; a != nil {
+		a.isStale = true
+		delete(r.pendingGets, key)
 	}
 }
 
-// forgetAll is like forget, but for all keys. It requires the lock.
-func (r *Replica) forgetAll() {
-	r.kept.DeleteFunc(func(string, keptAnswer) bool { return true })
-	for _, a := range r.asks {
-		a.stale = true
+// evictAll is like forget, but for all keys. It requires the lock.
+func (r *Replica) evictAll() {
+	r.cache.DeleteFunc(func(string, cachedResult) bool { return true })
+	for _, a := range r.pendingGets {
+		a.isStale = true
 	}
-	clear(r.asks)
+	clear(r.pendingGets)
 }
 
-// maxChanged is the maximum number of keys in changed, which is reached only if following fails.
-const maxChanged = 10_000
+// maxChangedKeys is the maximum number of keys in changed, which is reached only if following fails.
+const maxChangedKeys = 10_000
 
-// changed contains the mirrored keys that this process changed. They are read from the store until it
+// changedKeys contains the mirrored keys that this process changed. They are read from the store until it
 // has announced the change. The replica does not apply the change itself, because a later change by
 // another process may already have been announced.
-type changed struct {
-	at map[string]int64 // time of the store's response, by key
+type changedKeys struct {
+	changedAt map[string]int64 // time of the store's response, by key
 
-	any    bool // more keys than fit into at
-	latest int64
+	overflowed bool // more keys than fit into at
+	latest     int64
 }
 
-func (c *changed) has(key string) bool {
-	if len(c.at) == 0 { // the usual case
-		return c.any
+func (c *changedKeys) has(key string) bool {
+	if len(c.changedAt) == 0 { // the usual case
+		return c.overflowed
 	}
-	_, found := c.at[key]
-	return found || c.any
+	_, found := c.changedAt[key]
+	return found || c.overflowed
 }
 
-func (c *changed) add(key string, now int64) {
-	if c.latest = now; len(c.at) >= maxChanged {
-		c.at, c.any = nil, true
+func (c *changedKeys) add(key string, now int64) {
+	if c.latest = now; len(c.changedAt) >= maxChangedKeys {
+		c.changedAt, c.overflowed = nil, true
 		return
 	}
-	if c.at == nil {
-		c.at = map[string]int64{}
+	if c.changedAt == nil {
+		c.changedAt = map[string]int64{}
 	}
-	c.at[key] = now
+	c.changedAt[key] = now
 }
 
-// announced removes the changes that the store has announced by the time heard.
-func (c *changed) announced(heard int64) {
-	for key, at := range c.at {
-		if at < heard {
-			delete(c.at, key)
+// removeAnnounced removes the changes that the store has announced by the time heard.
+func (c *changedKeys) removeAnnounced(lastMessage int64) {
+	for key, at := range c.changedAt {
+		if at < lastMessage {
+			delete(c.changedAt, key)
 		}
 	}
-	if c.latest < heard {
-		c.any = false
+	if c.latest < lastMessage {
+		c.overflowed = false
 	}
 }
 
 // Put implements [store.Store].
 func (r *Replica) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return r.made(key, r.Shared.Put(ctx, key, value, ttl))
+	return r.recordChange(key, r.SharedStore.Put(ctx, key, value, ttl))
 }
 
 // Add implements [store.Store].
 func (r *Replica) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return r.made(key, r.Shared.Add(ctx, key, value, ttl))
+	return r.recordChange(key, r.SharedStore.Add(ctx, key, value, ttl))
 }
 
 // Swap implements [store.Store].
 func (r *Replica) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return r.made(key, r.Shared.Swap(ctx, key, old, value, ttl))
+	return r.recordChange(key, r.SharedStore.Swap(ctx, key, old, value, ttl))
 }
 
 // Take implements [store.Store].
 func (r *Replica) Take(ctx context.Context, key string) ([]byte, error) {
-	value, err := r.Shared.Take(ctx, key)
-	return value, r.made(key, err)
+	value, err := r.SharedStore.Take(ctx, key)
+	return value, r.recordChange(key, err)
 }
 
 // Delete implements [store.Store].
 func (r *Replica) Delete(ctx context.Context, key string) error {
-	return r.made(key, r.Shared.Delete(ctx, key))
+	return r.recordChange(key, r.SharedStore.Delete(ctx, key))
 }
 
 // Append implements [store.Store].
-func (r *Replica) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return r.made(key, r.Shared.Append(ctx, key, item, most, ttl))
+func (r *Replica) Append(ctx context.Context, key string, item []byte, maxItems int, ttl time.Duration) error {
+	return r.recordChange(key, r.SharedStore.Append(ctx, key, item, maxItems, ttl))
 }
 
 // Do implements [store.Store]. It always uses the store, even for Get.
 func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
-	err := r.Shared.Do(ctx, calls...)
+	err := r.SharedStore.Do(ctx, calls...)
 	for _, c := range calls {
 		if c.Op != store.Get {
-			_ = r.made(c.Key, err)
+			_ = r.recordChange(c.Key, err)
 		}
 	}
 	return err
 }
 
-// made forgets the key that a call has changed, and returns the call's error. If a call failed although
+// recordChange forgets the key that a call has changed, and returns the call's error. If a call failed although
 // its change was made, the change is announced like those of other processes.
-func (r *Replica) made(key string, err error) error {
-	mirrored := hasAnyPrefix(key, r.mirrored)
-	if err != nil || !mirrored && !hasAnyPrefix(key, r.cached) {
+func (r *Replica) recordChange(key string, err error) error {
+	mirrored := hasAnyPrefix(key, r.mirroredPrefixes)
+	if err != nil || !mirrored && !hasAnyPrefix(key, r.cachedPrefixes) {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.forget(key); mirrored {
+	if r.evict(key); mirrored {
 		r.changed.add(key, r.now())
 	}
 	return nil
@@ -470,34 +470,34 @@ const (
 
 // Run follows the store until ctx is canceled, and retries after failures.
 func (r *Replica) Run(ctx context.Context) {
-	var lost time.Time // zero: following
+	var lostAt time.Time // zero: following
 	pause := minPause
 	for ctx.Err() == nil {
-		began := time.Now()
+		startedAt := time.Now()
 		err := r.Subscribe(ctx, func(u store.Update) {
-			r.hear(u)
-			r.tell(u)
-			if !lost.IsZero() {
-				r.logger.InfoContext(ctx, "changes of other gateways are heard again", "after", time.Since(lost).Round(time.Millisecond))
-				lost = time.Time{}
+			r.applyUpdate(u)
+			r.notify(u)
+			if !lostAt.IsZero() {
+				r.logger.InfoContext(ctx, "changes of other gateways are heard again", "after", time.Since(lostAt).Round(time.Millisecond))
+				lostAt = time.Time{}
 			}
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if lost.IsZero() && !isUnavailable(err) { // the breaker logs outages
-			lost = time.Now()
+		if lostAt.IsZero() && !isUnavailable(err) { // the breaker logs outages
+			lostAt = time.Now()
 			r.logger.WarnContext(ctx, "changes of other gateways are not heard, trying again", "error", err)
 		}
-		if time.Since(began) > steadyAfter {
+		if time.Since(startedAt) > steadyAfter {
 			pause = minPause
 		}
-		wait(ctx, pause/2+rand.N(pause/2)) // randomized, so that gateways do not reconnect simultaneously
+		sleep(ctx, pause/2+rand.N(pause/2)) // randomized, so that gateways do not reconnect simultaneously
 		pause = min(2*pause, maxPause)
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -506,25 +506,25 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hear applies the changes that the store announces.
-func (r *Replica) hear(u store.Update) {
+// applyUpdate applies the changes that the store announces.
+func (r *Replica) applyUpdate(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, heard := r.now(), int64(u.QueriedAt.Sub(r.began))
+	now, lastMessage := r.now(), int64(u.QueriedAt.Sub(r.createdAt))
 	if u.IsComplete {
 		r.mirror.reset(len(u.Changes))
-		r.forgetAll()
+		r.evictAll()
 	}
 	for _, c := range u.Changes {
-		if hasAnyPrefix(c.Key, r.mirrored) {
-			r.mirror.put(c, r.began, now)
+		if hasAnyPrefix(c.Key, r.mirroredPrefixes) {
+			r.mirror.put(c, r.createdAt, now)
 		}
-		r.forget(c.Key)
+		r.evict(c.Key)
 	}
-	r.mirror.sweep(sweptPerUpdate, now)
-	r.changed.announced(heard)
-	if r.mirror.whole && heard > r.heard {
-		r.heard = heard
-		r.refresh()
+	r.mirror.sweep(sweepPerUpdate, now)
+	r.changed.removeAnnounced(lastMessage)
+	if r.mirror.isComplete && lastMessage > r.lastMessage {
+		r.lastMessage = lastMessage
+		r.updateCurrentUntil()
 	}
 }

@@ -22,7 +22,7 @@ const lifetime = time.Hour
 // A site is a store with two gateways. The first gateway has a replica.
 type site struct {
 	t            *testing.T
-	shared       *storetest.Shared
+	shared       *storetest.SharedMemory
 	here         *storetest.Gateway
 	elsewhere    *storetest.Gateway
 	replica      *storemirror.Replica
@@ -33,9 +33,9 @@ type site struct {
 // newSite returns a site with a replica that follows the store.
 func newSite(t *testing.T, c storemirror.Config) *site {
 	t.Helper()
-	s := &site{t: t, shared: storetest.NewShared("revoked", "account")}
+	s := &site{t: t, shared: storetest.NewSharedMemory("revoked", "account")}
 	s.here, s.elsewhere = s.shared.Gateway(), s.shared.Gateway()
-	c.Mirrored, c.Cached = []string{"revoked"}, []string{"account"}
+	c.MirroredKinds, c.CachedKinds = []string{"revoked"}, []string{"account"}
 	c.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
 	s.replica = storemirror.New(s.here, c)
 	s.follow = func() {
@@ -172,14 +172,14 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// slow is a gateway that can delay responses to Get.
-type slow struct {
-	store.Shared
+// slowGateway is a gateway that can delay responses to Get.
+type slowGateway struct {
+	store.SharedStore
 	mu   sync.Mutex
 	held chan struct{} // nil: not delayed
 }
 
-func (s *slow) hold() (release func()) {
+func (s *slowGateway) hold() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(chan struct{})
@@ -192,8 +192,8 @@ func (s *slow) hold() (release func()) {
 	}
 }
 
-func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
-	value, err := s.Shared.Get(ctx, key)
+func (s *slowGateway) Get(ctx context.Context, key string) ([]byte, error) {
+	value, err := s.SharedStore.Get(ctx, key)
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
@@ -204,18 +204,18 @@ func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 // slowSite returns a site that can delay reads of its replica.
-func slowSite(t *testing.T) (*site, *slow) {
+func slowSite(t *testing.T) (*site, *slowGateway) {
 	s := newSite(t, storemirror.Config{})
 	s.stop()
-	slow := &slow{Shared: s.here}
-	s.replica = storemirror.New(slow, storemirror.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
+	slow := &slowGateway{SharedStore: s.here}
+	s.replica = storemirror.New(slow, storemirror.Config{MirroredKinds: []string{"revoked"}, CachedKinds: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
 	s.follow()
 	return s, slow
 }
 
 // A value that was read before a change is not cached, whether the change was made by this gateway, by another gateway, or
 // while following was interrupted.
-func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
+func TestReadBeforeChangeIsNotCached(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -264,7 +264,7 @@ func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 }
 
 // A read that takes too long leaves no cached value to fall back on.
-func TestStaleWhileAsking(t *testing.T) {
+func TestSlowReadKeepsNoStaleValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := slowSite(t)
@@ -279,7 +279,7 @@ func TestStaleWhileAsking(t *testing.T) {
 
 // Concurrent reads of the same entry share a result, unless it is too old or the entry was changed. Canceling
 // one caller does not affect the others.
-func TestAskersShareAnAnswer(t *testing.T) {
+func TestConcurrentReadsShareResult(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := slowSite(t)
@@ -321,8 +321,8 @@ func TestAskersShareAnAnswer(t *testing.T) {
 func BenchmarkGetNothing(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
-	memory, shared := store.NewMemory(0, 0), storetest.NewShared("revoked").Gateway()
-	r := storemirror.New(shared, storemirror.Config{Mirrored: []string{"revoked", "cutoff"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
+	memory, shared := store.NewMemory(0, 0), storetest.NewSharedMemory("revoked").Gateway()
+	r := storemirror.New(shared, storemirror.Config{MirroredKinds: []string{"revoked", "cutoff"}, CachedKinds: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
 	for i := range 1000 {
 		for _, s := range []store.Store{memory, shared} {
 			if err := s.Put(ctx, fmt.Sprintf("revoked:%032d", i), []byte("revoked"), time.Hour); err != nil {

@@ -24,13 +24,13 @@ func Unmarshal(data []byte, to any) error {
 	if json.Unmarshal(data, &members) != nil {
 		return nil
 	}
-	known := fieldNames(to)
+	fields := fieldNames(to)
 	for name := range members {
 		folded := fold(name)
-		if other, there := known[folded]; there && other != name {
-			return fmt.Errorf("the names %.100q and %.100q differ in case alone", name, other)
+		if existing, exists := fields[folded]; exists && existing != name {
+			return fmt.Errorf("the names %.100q and %.100q differ in case alone", name, existing)
 		}
-		known[folded] = name
+		fields[folded] = name
 	}
 	return nil
 }

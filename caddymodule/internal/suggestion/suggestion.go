@@ -8,23 +8,23 @@ import (
 
 // Nearest returns the known word with the fewest typing errors, if these are few relative to its length, or
 // otherwise a known word that begins with the word; it may be empty.
-func Nearest(word string, known []string) string {
-	best, least := "", len(word)/3+1
-	for _, candidate := range slices.Sorted(slices.Values(known)) {
-		if d := TypingErrors(strings.ToLower(word), strings.ToLower(candidate)); d < least {
-			best, least = candidate, d
+func Nearest(word string, candidates []string) string {
+	best, fewestErrors := "", len(word)/3+1
+	for _, candidate := range slices.Sorted(slices.Values(candidates)) {
+		if d := CountTypingErrors(strings.ToLower(word), strings.ToLower(candidate)); d < fewestErrors {
+			best, fewestErrors = candidate, d
 		}
 	}
 	if best == "" && len(word) > 3 {
-		if i := slices.IndexFunc(known, func(k string) bool { return strings.HasPrefix(k, word) }); i >= 0 {
-			best = known[i]
+		if i := slices.IndexFunc(candidates, func(k string) bool { return strings.HasPrefix(k, word) }); i >= 0 {
+			best = candidates[i]
 		}
 	}
 	return best
 }
 
-// TypingErrors counts wrong, missing, surplus and transposed letters (optimal string alignment distance).
-func TypingErrors(a, b string) int {
+// CountTypingErrors counts wrong, missing, surplus and transposed letters (optimal string alignment distance).
+func CountTypingErrors(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)
 	for j := range last {
@@ -34,11 +34,11 @@ func TypingErrors(a, b string) int {
 		row := make([]int, len(b)+1)
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
-			wrong := 1
+			substitution := 1
 			if a[i-1] == b[j-1] {
-				wrong = 0
+				substitution = 0
 			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+wrong)
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+substitution)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
 				row[j] = min(row[j], before[j-2]+1)
 			}

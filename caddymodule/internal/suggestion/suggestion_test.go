@@ -34,7 +34,7 @@ func TestTypingErrors(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"abc", "axc", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
-		if got := TypingErrors(tt.a, tt.b); got != tt.want {
+		if got := CountTypingErrors(tt.a, tt.b); got != tt.want {
 			t.Errorf("%q and %q: %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}

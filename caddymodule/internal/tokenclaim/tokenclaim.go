@@ -18,12 +18,12 @@ const MaxNames = 20
 var claimName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // Check rejects invalid names of a claim: ours is the local name, theirs that of the other server.
-func Check(ours, theirs string) error {
-	if !claimName.MatchString(ours) {
-		return fmt.Errorf("claim %q: our name may have 64 letters, digits, hyphens and underscores", ours)
+func Check(localName, remoteName string) error {
+	if !claimName.MatchString(localName) {
+		return fmt.Errorf("claim %q: our name may have 64 letters, digits, hyphens and underscores", localName)
 	}
-	if theirs == "" || len(theirs) > 256 {
-		return fmt.Errorf("claim %s: their name may have 256 characters", ours)
+	if remoteName == "" || len(remoteName) > 256 {
+		return fmt.Errorf("claim %s: their name may have 256 characters", localName)
 	}
 	return nil
 }
@@ -33,8 +33,8 @@ func CheckAll(names map[string]string) error {
 	if len(names) > MaxNames {
 		return fmt.Errorf("more than %d claims named", MaxNames)
 	}
-	for ours, theirs := range names {
-		if err := Check(ours, theirs); err != nil {
+	for localName, remoteName := range names {
+		if err := Check(localName, remoteName); err != nil {
 			return err
 		}
 	}
@@ -62,18 +62,18 @@ func Find(claims map[string]any, path string) any {
 
 // Read returns the values of a claim that [Find] finds. The values are empty, and whole is false, if the claim has an unsupported form, or
 // if the provider returns only a reference, as Entra ID does for more than 200 groups. This must not be treated as membership in no group.
-func Read(claims map[string]any, path string) (values []string, whole bool) {
+func Read(claims map[string]any, path string) (values []string, complete bool) {
 	if found := Find(claims, path); found != nil {
 		return List(found)
 	}
-	elsewhere, _ := claims["_claim_names"].(map[string]any) // OpenID Connect Core §5.6.2
+	distributed, _ := claims["_claim_names"].(map[string]any) // OpenID Connect Core §5.6.2
 	top, _, _ := strings.Cut(path, ".")
-	return nil, elsewhere[path] == nil && elsewhere[top] == nil && (path != Groups || claims["hasgroups"] != true)
+	return nil, distributed[path] == nil && distributed[top] == nil && (path != DefaultGroupsClaim || claims["hasgroups"] != true)
 }
 
 // List returns the values of a string, a number, a boolean, or a list of these. For any other value it returns no
 // values, not even some, because a part could grant more than the whole.
-func List(claim any) (values []string, whole bool) {
+func List(claim any) (values []string, complete bool) {
 	items, isList := claim.([]any)
 	if !isList {
 		items = []any{claim}
@@ -94,38 +94,38 @@ func List(claim any) (values []string, whole bool) {
 	return values, true
 }
 
-// Local is the [Attributes].IDP of local users.
-const Local = "local"
+// LocalIDP is the [Attributes].IDP of local users.
+const LocalIDP = "local"
 
-// ErrUnread is returned if a decision depends on claims that could not be read. The wrapping error names the claims.
-var ErrUnread = errors.New("claims could not be read whole")
+// ErrUnreadClaims is returned if a decision depends on claims that could not be read. The wrapping error names the claims.
+var ErrUnreadClaims = errors.New("claims could not be read whole")
 
 // Attributes are the attributes of a person that rules can use.
 type Attributes struct {
-	// IDP is the source: the key of an identity provider, or [Local]. Empty for a client, and for another issuer's token.
+	// IDP is the source: the key of an identity provider, or [LocalIDP]. Empty for a client, and for another issuer's token.
 	IDP string
 	// Groups are the groups of the person.
 	Groups []string
 	// Claims are additional claims, by local name.
 	Claims map[string][]string
-	// Unread are the local names of claims that could not be read completely and are omitted. Rules must not treat them as empty.
-	Unread []string
+	// UnreadClaims are the local names of claims that could not be read completely and are omitted. Rules must not treat them as empty.
+	UnreadClaims []string
 }
 
 // Names are the configured claims of a token. A nil Names is empty.
 type Names struct {
-	theirs map[string]string // name of the other server by local name
-	text   string
+	remoteNames map[string]string // name of the other server by local name
+	text        string
 }
 
-// Groups is the default name of the claim that contains the groups.
-const Groups = "groups"
+// DefaultGroupsClaim is the default name of the claim that contains the groups.
+const DefaultGroupsClaim = "groups"
 
-// NewNames returns the Names of a map from local names to those of the other server, and [Groups].
-func NewNames(theirs map[string]string) *Names {
-	n := &Names{theirs: map[string]string{Groups: Groups}}
-	maps.Copy(n.theirs, theirs)
-	n.text = fmt.Sprintf("%q", n.theirs) // sorted
+// NewNames returns the Names of a map from local names to those of the other server, and [DefaultGroupsClaim].
+func NewNames(remoteNames map[string]string) *Names {
+	n := &Names{remoteNames: map[string]string{DefaultGroupsClaim: DefaultGroupsClaim}}
+	maps.Copy(n.remoteNames, remoteNames)
+	n.text = fmt.Sprintf("%q", n.remoteNames) // sorted
 	return n
 }
 
@@ -148,14 +148,14 @@ func (n *Names) Read(object []byte) (a Attributes, err error) {
 	if err := decoder.Decode(&claims); err != nil {
 		return a, fmt.Errorf("reading claims: %w", err)
 	}
-	a.Claims = make(map[string][]string, len(n.theirs))
-	for ours, theirs := range n.theirs {
-		values, whole := Read(claims, theirs)
-		if a.Claims[ours] = values; !whole {
-			a.Unread = append(a.Unread, ours)
+	a.Claims = make(map[string][]string, len(n.remoteNames))
+	for localName, remoteName := range n.remoteNames {
+		values, complete := Read(claims, remoteName)
+		if a.Claims[localName] = values; !complete {
+			a.UnreadClaims = append(a.UnreadClaims, localName)
 		}
 	}
-	a.Groups = a.Claims[Groups]
+	a.Groups = a.Claims[DefaultGroupsClaim]
 	return a, nil
 }
 

@@ -21,8 +21,8 @@ func TestNames(t *testing.T) {
 		"dotted": {"whole"}, "none": nil, "beyond": nil, "empty": nil,
 	}
 	got, err := names.Read([]byte(token))
-	slices.Sort(got.Unread)
-	if err != nil || !reflect.DeepEqual(got, tokenclaim.Attributes{Groups: want["groups"], Claims: want, Unread: []string{"mixed", "object"}}) {
+	slices.Sort(got.UnreadClaims)
+	if err != nil || !reflect.DeepEqual(got, tokenclaim.Attributes{Groups: want["groups"], Claims: want, UnreadClaims: []string{"mixed", "object"}}) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	var nobody *tokenclaim.Names
@@ -37,8 +37,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestElsewhere: groups that the provider only references are not treated as no groups.
-func TestElsewhere(t *testing.T) {
+// TestReferencedGroups: groups that the provider only references are not treated as no groups.
+func TestReferencedGroups(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, path string

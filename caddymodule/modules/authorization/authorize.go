@@ -32,7 +32,7 @@ func init() {
 
 // App is the part of the fhir app that fhir_authorize needs.
 type App interface {
-	fhirbase.Addressed
+	fhirbase.Addresser
 
 	// Server returns the current authorization server.
 	Server() *authorize.Server
@@ -58,7 +58,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) error {
 	h.failures = fhirerror.NewHandlerLog(ctx)
-	app, err := fhirbase.Find[App](ctx)
+	app, err := fhirbase.FindApp[App](ctx)
 	if err != nil {
 		return err
 	}
@@ -72,10 +72,10 @@ func (h *Authorize) Provision(ctx caddy.Context) error {
 func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	server := h.app.Server()
 	if !server.Serves(r.URL.Path) {
-		return h.pass(w, r, next)
+		return h.forward(w, r, next)
 	}
-	defer served(r, r.URL.Path, time.Now())
-	defer slowbody.Form.Limit(w, r)()
+	defer observeDuration(r, r.URL.Path, time.Now())
+	defer slowbody.FormPace.Limit(w, r)()
 	server.ServeHTTP(w, r)
 	return nil
 }
@@ -85,23 +85,23 @@ var (
 
 	// endpoints must be called after features have registered their names.
 	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {
-		return metrics.ByLabel(endpoint.Names(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+		return metrics.LookUpByLabel(endpoint.Names(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
 	})
 )
 
-// served measures a response of the authorization server.
-func served(r *http.Request, path string, since time.Time) {
+// observeDuration measures a response of the authorization server.
+func observeDuration(r *http.Request, path string, since time.Time) {
 	if e, ok := endpoints()[endpoint.Name(path)]; ok {
 		span.Observe(r.Context(), e, time.Since(since))
 	}
 }
 
-// pass passes a request to the next handler. Unhandled requests below the FHIR base get 404.
-func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !fhirbase.Below(r.URL.Path, h.fhirBase) {
+// forward passes a request to the next handler. Unhandled requests below the FHIR base get 404.
+func (h *Authorize) forward(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !fhirbase.IsBelow(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
 	}
-	return fhirerror.Answer(w, r, h.fhirBase, h.failures, fhirerror.OrNotFound{Next: next}.ServeHTTP(w, r))
+	return fhirerror.HandleError(w, r, h.fhirBase, h.failures, fhirerror.OrNotFound{Next: next}.ServeHTTP(w, r))
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -120,7 +120,7 @@ func (h *Authorize) Placement() placement.Placement {
 func (h *Authorize) Issuer() string { return h.issuer }
 
 // CheckApp implements [option.AppUser].
-func (*Authorize) CheckApp() error { return fhirbase.ErrNone }
+func (*Authorize) CheckApp() error { return fhirbase.ErrNoApp }
 
 var (
 	_ caddy.Provisioner           = (*Authorize)(nil)

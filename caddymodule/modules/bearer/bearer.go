@@ -87,11 +87,11 @@ type Bearer struct {
 
 	option.Source
 
-	gate     *gate
-	failures *fhirerror.Log
-	sites    *placement.Sites
-	located  sync.Once // the URL of the API was determined
-	keys     heldKeys
+	gate       *gate
+	failures   *fhirerror.Log
+	sites      *placement.Sites
+	locateOnce sync.Once // the URL of the API was determined
+	keys       acquiredKeys
 }
 
 // CaddyModule returns the Caddy module information.
@@ -102,19 +102,19 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
-	app, err := fhirbase.FindAny[App](ctx)
+	app, err := fhirbase.FindAppOrNil[App](ctx)
 	if err != nil {
 		return err
 	}
 	if app == nil && len(h.Trust) == 0 && h.Introspection == nil {
-		return fhirbase.ErrNone
+		return fhirbase.ErrNoApp
 	}
-	at, err := newAddress(ctx, h.FHIRBase, app)
+	at, err := newLocation(ctx, h.FHIRBase, app)
 	if err != nil {
 		return err
 	}
 	h.FHIRBase, h.failures = at.path, fhirerror.NewHandlerLog(ctx)
-	if err := h.checkWords(); err != nil {
+	if err := h.checkOptions(); err != nil {
 		return err
 	}
 	if err := metrics.Register(ctx); err != nil {
@@ -123,15 +123,15 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.gate, err = h.newGate(ctx, at, app); err != nil {
 		return err
 	}
-	if h.gate.enforced != nil {
-		bearersInUse.Store(h, nil)
+	if h.gate.enforcement != nil {
+		activeBearers.Store(h, nil)
 	}
-	h.sites, err = placement.Checks(ctx)
+	h.sites, err = placement.LoadSites(ctx)
 	return err
 }
 
-// checkWords validates options that only the Caddyfile parser has validated otherwise.
-func (h *Bearer) checkWords() error {
+// checkOptions validates options that only the Caddyfile parser has validated otherwise.
+func (h *Bearer) checkOptions() error {
 	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
 	}
@@ -149,71 +149,71 @@ func (h *Bearer) checkWords() error {
 func isAuthorization(name string) bool { return strings.EqualFold(name, "Authorization") }
 
 // newGate returns the configured gate. The app may be nil.
-func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
+func (h *Bearer) newGate(ctx caddy.Context, at apiLocation, app App) (*gate, error) {
 	g := &gate{
-		at: at, forwardToken: slices.ContainsFunc(h.ForwardHeaders, isAuthorization), signIn: &h.SignInPolicy,
+		location: at, forwardToken: slices.ContainsFunc(h.ForwardHeaders, isAuthorization), signIn: &h.SignInPolicy,
 		headers: guard.NewIdentityHeaders(nil, h.ForwardHeaders),
 	}
-	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
-	trail := newAccessLog(ctx, app, h.AuditReads)
-	site := h.newSite(ctx, at, app, trail.events)
-	policies, admissions, err := h.extensions(ctx, app, site)
+	g.misplacement.logger, g.misplacement.failures = ctx.Slogger(), h.failures
+	log := newAccessLog(ctx, app, h.AuditReads)
+	site := h.newSite(ctx, at, app, log.events)
+	policies, admissions, err := h.loadExtensions(ctx, app, site)
 	if err != nil {
 		return nil, err
 	}
 	g.admissions, g.audit = admissions, site.Audit
-	if g.cors, err = newCORS(h.CORS, app); err != nil {
+	if g.cors, err = newCORSPolicy(h.CORS, app); err != nil {
 		return nil, err
 	}
-	trusted, err := keysOf(ctx, h.Trust, &h.keys)
+	trusted, err := acquireKeys(ctx, h.Trust, &h.keys)
 	if err != nil {
 		return nil, err
 	}
 	g.smart, g.resource = newSMARTConfiguration(at, trusted, h.AdvertisedFeatures), newProtectedResource(at, h.Trust, h.Introspection)
-	g.locate(at.url)
-	asking, err := h.Introspection.keysOf(ctx, &h.keys)
+	g.setURL(at.url)
+	introspectionKeys, err := h.Introspection.acquireKeys(ctx, &h.keys)
 	if err != nil {
 		return nil, err
 	}
-	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking, h.otherClaims(policies))
+	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, introspectionKeys, h.policyClaims(policies))
 	if err != nil {
 		return nil, err
 	}
-	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(policies) > 0}
+	g.authenticator = authenticator{location: at, guard: verifiers, hasPolicies: len(policies) > 0}
 	if app != nil {
-		g.asks.holders = app
+		g.authenticator.holders = app
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, policies, at, app, decisions(trail.record, admissions)); err != nil {
+	if g.enforcement, err = newEnforcement(ctx, &h.Enforcement, policies, at, app, notifyAdmissions(log.record, admissions)); err != nil {
 		return nil, err
 	}
-	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {
-		g.enforced.enforcer.Metadata = g.metadata
+	if g.metadata = newMetadata(g.enforcement, at, app, g.cors != nil); g.enforcement != nil {
+		g.enforcement.enforcer.Metadata = g.metadata
 	}
 	return g, nil
 }
 
 // Cleanup releases the issuers' keys that Provision took.
 func (h *Bearer) Cleanup() error {
-	bearersInUse.Delete(h)
+	activeBearers.Delete(h)
 	return h.keys.release()
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	h.located.Do(h.locate)
-	defer slowbody.FHIR.Limit(w, r)()
-	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, traceCalls(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
+	h.locateOnce.Do(h.determineURL)
+	defer slowbody.FHIRPace.Limit(w, r)()
+	return fhirerror.HandleError(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, traceCalls(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
-// asksSite reports whether links in responses need the URL of the API from the site.
-func (h *Bearer) asksSite() bool { return h.gate.at.url == "" && h.gate.enforced != nil }
+// needsSiteURL reports whether links in responses need the URL of the API from the site.
+func (h *Bearer) needsSiteURL() bool { return h.gate.location.url == "" && h.gate.enforcement != nil }
 
-// locate determines the URL of the API from the site, before the first request.
-func (h *Bearer) locate() {
-	if h.asksSite() {
-		h.gate.enforced.enforcer.BaseURL = h.sites.BaseURL(h)
-		h.gate.metadata.Changes.BaseURL = h.gate.enforced.enforcer.BaseURL
-		h.gate.locate(h.gate.enforced.enforcer.BaseURL)
+// determineURL determines the URL of the API from the site, before the first request.
+func (h *Bearer) determineURL() {
+	if h.needsSiteURL() {
+		h.gate.enforcement.enforcer.BaseURL = h.sites.BaseURL(h)
+		h.gate.metadata.Changes.BaseURL = h.gate.enforcement.enforcer.BaseURL
+		h.gate.setURL(h.gate.enforcement.enforcer.BaseURL)
 	}
 }
 
@@ -222,9 +222,9 @@ func (h *Bearer) Placement() placement.Placement {
 	return placement.Placement{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
-// WithoutURL implements [placement.Guard].
-func (h *Bearer) WithoutURL() error {
-	if !h.asksSite() {
+// CheckWithoutURL implements [placement.Guard].
+func (h *Bearer) CheckWithoutURL() error {
+	if !h.needsSiteURL() {
 		return nil
 	}
 	return h.Wrap(errNoBaseURL)
@@ -233,15 +233,15 @@ func (h *Bearer) WithoutURL() error {
 // CheckApp implements [option.AppUser].
 func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirbase.ErrNone)
+		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirbase.ErrNoApp)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {
-			return fmt.Errorf("trust %s: %w", t.Issuer, errNoAudience)
+			return fmt.Errorf("trust %s: %w", t.Issuer, errAudienceRequired)
 		}
 	}
 	if i := h.Introspection; i != nil && i.Audience == "" {
-		return fmt.Errorf("introspect %s: %w", i.Endpoint, errNoAudience)
+		return fmt.Errorf("introspect %s: %w", i.Endpoint, errAudienceRequired)
 	}
 	return crossorigin.CheckClients(h.CORS)
 }
@@ -286,9 +286,9 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"trust":               parseTrust(&h.Trust),
 		"introspect":          parseIntrospect(&h.Introspection),
 		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),
-		"smart_configuration": parseOffer(&h.AdvertisedFeatures),
+		"smart_configuration": parseAdvertised(&h.AdvertisedFeatures),
 		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"cors":                option.Words(&h.CORS, crossorigin.Check),
+		"cors":                option.Words(&h.CORS, crossorigin.CheckWord),
 		"acr":                 option.Words(&h.ACR, checkACR),
 		"max_age":             option.Duration(&h.MaxAge),
 	}
@@ -301,13 +301,13 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // App is the part of the fhir app that fhir_bearer needs to verify its tokens.
 type App interface {
-	fhirbase.Addressed
+	fhirbase.Addresser
 
 	// Holder returns the holder of an access token; nil if the grant behind the token has ended.
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 
-	// Revoked reports whether the access token with this jti is revoked.
-	Revoked(ctx context.Context, tokenID string) (bool, error)
+	// IsRevoked reports whether the access token with this jti is revoked.
+	IsRevoked(ctx context.Context, tokenID string) (bool, error)
 
 	// Person returns a person's account at their identity provider; the zero value for users of the configuration.
 	Person(ctx context.Context, sub string) audit.Person
@@ -324,8 +324,8 @@ type App interface {
 	// Stores returns the stores. Page states that are too long for a link are in the same store as codes.
 	Stores() *stores.Set
 
-	// Events returns the audit log.
-	Events() *audit.Log
+	// AuditLog returns the audit log.
+	AuditLog() *audit.Log
 
 	// Features returns the features of the app. An [AdmissionFeature] or [PolicyFeature] among them extends each fhir_bearer.
 	Features() []any
@@ -337,29 +337,29 @@ type App interface {
 	OAuthURIs() smart.OAuthURIs
 }
 
-// newCORS returns the CORS policy. With the app, the default is its clients' origins.
-func newCORS(words []string, app App) (*crossorigin.Policy, error) {
+// newCORSPolicy returns the CORS policy. With the app, the default is its clients' origins.
+func newCORSPolicy(words []string, app App) (*crossorigin.Policy, error) {
 	if app != nil && len(words) == 0 {
-		words = []string{crossorigin.Clients}
+		words = []string{crossorigin.KeywordClients}
 	}
 	return crossorigin.New(words, app)
 }
 
-// address is the location of the FHIR API.
-type address struct {
+// apiLocation is the location of the FHIR API.
+type apiLocation struct {
 	path     string // path of the API
 	url      string // URL of the API; empty if the site determines it
 	issuer   string // issuer of the fhir app; empty without the app
 	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 
-// newAddress returns the configured address of a fhir_bearer or, by default, the app's address. app may be nil.
-func newAddress(ctx caddy.Context, told string, app App) (a address, err error) {
-	origin, path, err := fhirbase.SplitBase(told)
+// newLocation returns the configured address of a fhir_bearer or, by default, the app's address. app may be nil.
+func newLocation(ctx caddy.Context, configured string, app App) (a apiLocation, err error) {
+	origin, path, err := fhirbase.SplitBase(configured)
 	if err != nil {
 		return a, err
 	}
-	if a.path, err = fhirbase.Base(ctx, path); err != nil {
+	if a.path, err = fhirbase.ResolveBase(ctx, path); err != nil {
 		return a, err
 	}
 	switch {
@@ -375,26 +375,26 @@ func newAddress(ctx caddy.Context, told string, app App) (a address, err error) 
 }
 
 // audience returns the value that aud must contain: as configured or, by default, the app's FHIR base URL.
-func (a address) audience(configured string) (string, error) {
+func (a apiLocation) audience(configured string) (string, error) {
 	switch {
 	case configured != "":
 		return configured, nil
 	case a.issuer == "" || a.url == "":
-		return "", errNoAudience
+		return "", errAudienceRequired
 	}
 	return a.url, nil
 }
 
 // challenge returns the challenge for rejections.
-func (a address) challenge() challenge {
+func (a apiLocation) challenge() challenge {
 	if a.issuer == "" {
 		return challenge{a.path, a.resource}
 	}
 	return challenge{a.url, a.resource}
 }
 
-// isOwn reports whether a token is from the fhir app's issuer.
-func (a address) isOwn(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
+// isLocalToken reports whether a token is from the fhir app's issuer.
+func (a apiLocation) isLocalToken(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
 
 var (
 	errNoBaseURL  = errors.New("fhir_bearer cannot tell the URL of the FHIR API, which stands in links, from the address of its site: say it with fhir_base https://<host>/<path>")

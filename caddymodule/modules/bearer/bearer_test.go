@@ -26,7 +26,7 @@ import (
 )
 
 // The guard forwards every claim that the authorization server needs to judge a token.
-func TestGuardTellsAllOfToken(t *testing.T) {
+func TestGuardForwardsAllClaims(t *testing.T) {
 	var verified guard.Token
 	from := reflect.ValueOf(&verified).Elem()
 	for i := range from.NumField() {
@@ -34,7 +34,7 @@ func TestGuardTellsAllOfToken(t *testing.T) {
 			field.SetString(from.Type().Field(i).Name)
 		}
 	}
-	told := reflect.ValueOf(accessToken(&verified))
+	told := reflect.ValueOf(toAccessToken(&verified))
 	for i := range told.NumField() {
 		if name := told.Type().Field(i).Name; told.Field(i).String() != name {
 			t.Errorf("%s is %q", name, told.Field(i).String())
@@ -43,7 +43,7 @@ func TestGuardTellsAllOfToken(t *testing.T) {
 }
 
 // A guard that rejects every request because the API is at another path logs this once.
-func TestGuardElsewhereIsLogged(t *testing.T) {
+func TestMisplacedGuardIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	m := misplacement{logger: slog.New(slog.NewTextHandler(&text, nil))}
@@ -82,7 +82,7 @@ func TestUserOf(t *testing.T) {
 		"Patient/1/_history/2": "/",
 		"":                     "/",
 	} {
-		if got := e.userOf(fhirUser).String(); got != want {
+		if got := e.userReference(fhirUser).String(); got != want {
 			t.Errorf("%q: %s, want %s", fhirUser, got, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 		token := josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: private}, josetest.Header{"kid": "k1"}, map[string]any{
 			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix(),
 		})
-		g, err := guard.New(nil, []*guard.Trusted{{Issuer: issuer, Audience: audience, Keys: guardKeys{keys, relyingparty.ErrUnknownKey}}}, nil)
+		g, err := guard.New(nil, []*guard.TrustedVerifier{{Issuer: issuer, Audience: audience, Keys: keySetAdapter{keys, relyingparty.ErrUnknownKey}}}, nil)
 		if err == nil {
 			_, err = g.Verify(t.Context(), token)
 		}
@@ -126,7 +126,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
-	i, err := configured.introspector(address{}, nil, nil, nil)
+	i, err := configured.newIntrospector(apiLocation{}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,9 +174,9 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 			case err != nil:
 				t.Error(err)
 			case tt.want != "":
-				bearer.locate()
-				if bearer.gate.enforced.enforcer.BaseURL != tt.want || bearer.gate.metadata.Changes.BaseURL != tt.want {
-					t.Errorf("%q, %q, want %q", bearer.gate.enforced.enforcer.BaseURL, bearer.gate.metadata.Changes.BaseURL, tt.want)
+				bearer.determineURL()
+				if bearer.gate.enforcement.enforcer.BaseURL != tt.want || bearer.gate.metadata.Changes.BaseURL != tt.want {
+					t.Errorf("%q, %q, want %q", bearer.gate.enforcement.enforcer.BaseURL, bearer.gate.metadata.Changes.BaseURL, tt.want)
 				}
 			}
 		})
@@ -187,7 +187,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	t.Helper()
 	ctx := gatewaytest.New(t, text).Context
-	sites, err := placement.Checks(ctx)
+	sites, err := placement.LoadSites(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

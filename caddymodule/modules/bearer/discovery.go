@@ -25,9 +25,9 @@ import (
 // smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another issuer as
 // authorization server. A nil value serves nothing.
 type smartConfiguration struct {
-	path      string
-	discovery *relyingparty.Discovery
-	offer     AdvertisedFeatures
+	path       string
+	discovery  *relyingparty.Discovery
+	advertised AdvertisedFeatures
 }
 
 // AdvertisedFeatures contains SMART features of another issuer that its discovery document omits (SMART App Launch 2.2, Conformance).
@@ -40,7 +40,7 @@ type AdvertisedFeatures struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-func parseOffer(to **AdvertisedFeatures) option.Setter {
+func parseAdvertised(to **AdvertisedFeatures) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = new(AdvertisedFeatures)
 		return option.Block{
@@ -51,14 +51,14 @@ func parseOffer(to **AdvertisedFeatures) option.Setter {
 }
 
 // newSMARTConfiguration returns the configuration of the first trusted issuer; nil with the app, or without a trusted issuer.
-func newSMARTConfiguration(at address, trusted []trustedKeys, offer *AdvertisedFeatures) *smartConfiguration {
+func newSMARTConfiguration(at apiLocation, trusted []trustedKeys, advertised *AdvertisedFeatures) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
 	}
-	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(AdvertisedFeatures))}
+	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(advertised, new(AdvertisedFeatures))}
 }
 
-func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
+func (s *smartConfiguration) matches(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
 
 func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
 	return serveDocument(w, r, func(ctx context.Context) ([]byte, error) {
@@ -66,15 +66,15 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 		if err != nil {
 			return nil, err
 		}
-		return smartConfigurationOf(body, s.offer)
+		return convertDiscovery(body, s.advertised)
 	})
 }
 
 // serveDocument serves a public document, which may be derived from a trusted issuer's discovery document.
 func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
-	w, answered := crossorigin.Public.Answer(w, r)
+	w, isPreflight := crossorigin.Public.HandlePreflight(w, r)
 	switch {
-	case answered:
+	case isPreflight:
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
@@ -90,42 +90,42 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 	return err
 }
 
-// smartConfigurationOf converts an issuer's discovery document.
-func smartConfigurationOf(discovery []byte, offer AdvertisedFeatures) ([]byte, error) {
+// convertDiscovery converts an issuer's discovery document.
+func convertDiscovery(discovery []byte, advertised AdvertisedFeatures) ([]byte, error) {
 	var c smart.Configuration
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
 	}
-	c.Capabilities = append(c.Capabilities, offer.Capabilities...)
-	if len(offer.Scopes) > 0 {
-		c.Scopes = offer.Scopes
+	c.Capabilities = append(c.Capabilities, advertised.Capabilities...)
+	if len(advertised.Scopes) > 0 {
+		c.Scopes = advertised.Scopes
 	}
 	// SMART lists only grant types of the token endpoint, and no plain challenges.
-	c.GrantTypes = without(c.GrantTypes, "implicit")
-	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
+	c.GrantTypes = removeWord(c.GrantTypes, "implicit")
+	c.ChallengeMethods = removeWord(c.ChallengeMethods, "plain")
 	if len(c.GrantTypes) == 0 {
 		c.GrantTypes = []string{"authorization_code"} // default of OpenID Connect Discovery §3
 	}
 	if len(c.ClientAuthentication) == 0 {
 		c.ClientAuthentication = []string{"client_secret_basic"} // default of OpenID Connect Discovery §3
 	}
-	c.Capabilities = capabilities(&c)
+	c.Capabilities = impliedCapabilities(&c)
 	return json.Marshal(c)
 }
 
-// without returns the list without a word, never nil.
-func without(list []string, word string) []string {
+// removeWord returns the list without a word, never nil.
+func removeWord(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
-// resourceScopes returns the levels and the SMART versions of the resource scopes in a list.
-func resourceScopes(scopes []string) (levels, versions []string) {
+// scopeLevels returns the levels and the SMART versions of the resource scopes in a list.
+func scopeLevels(scopes []string) (levels, versions []string) {
 	for _, scope := range scopes {
 		resource, ok := smart.ParseResourceScope(scope)
 		switch {
 		case !ok:
 			continue
-		case resource.V1:
+		case resource.IsV1:
 			versions = append(versions, "v1")
 		default:
 			versions = append(versions, "v2")
@@ -135,10 +135,10 @@ func resourceScopes(scopes []string) (levels, versions []string) {
 	return levels, versions
 }
 
-// capabilities returns the capabilities that a discovery document contains or implies.
-func capabilities(c *smart.Configuration) []string {
-	shown := append([]string{}, c.Capabilities...)
-	levels, versions := resourceScopes(c.Scopes)
+// impliedCapabilities returns the capabilities that a discovery document contains or implies.
+func impliedCapabilities(c *smart.Configuration) []string {
+	implied := append([]string{}, c.Capabilities...)
+	levels, versions := scopeLevels(c.Scopes)
 	for _, of := range []struct {
 		capability string
 		list       []string
@@ -160,11 +160,11 @@ func capabilities(c *smart.Configuration) []string {
 		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_post"},
 		{"client-confidential-asymmetric", c.ClientAuthentication, "private_key_jwt"},
 	} {
-		if slices.Contains(of.list, of.word) && !slices.Contains(shown, of.capability) {
-			shown = append(shown, of.capability)
+		if slices.Contains(of.list, of.word) && !slices.Contains(implied, of.capability) {
+			implied = append(implied, of.capability)
 		}
 	}
-	return shown
+	return implied
 }
 
 // protectedResource serves the metadata of a FHIR API with tokens of other issuers (RFC 9728): below the base and, if the site
@@ -176,13 +176,13 @@ type protectedResource struct {
 }
 
 // newProtectedResource returns the metadata; nil with the app, which serves it itself, or without a known issuer.
-func newProtectedResource(at address, trusted []TrustedIssuer, asked *Introspection) *protectedResource {
+func newProtectedResource(at apiLocation, trusted []TrustedIssuer, introspection *Introspection) *protectedResource {
 	p := &protectedResource{base: at.path}
 	for _, t := range trusted {
 		p.issuers = append(p.issuers, t.Issuer)
 	}
-	if asked != nil && asked.Issuer != "" {
-		p.issuers = append(p.issuers, asked.Issuer)
+	if introspection != nil && introspection.Issuer != "" {
+		p.issuers = append(p.issuers, introspection.Issuer)
 	}
 	if at.issuer != "" || len(p.issuers) == 0 {
 		return nil
@@ -190,7 +190,7 @@ func newProtectedResource(at address, trusted []TrustedIssuer, asked *Introspect
 	return p
 }
 
-func (p *protectedResource) serves(r *http.Request) bool {
+func (p *protectedResource) matches(r *http.Request) bool {
 	return p != nil && p.url != "" && (r.URL.Path == p.base+oauth2.ProtectedResourcePath || r.URL.Path == oauth2.ProtectedResourcePath+p.base)
 }
 
@@ -200,15 +200,15 @@ func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
-// locate sets the URL of the API, which challenges need for the address of the metadata.
-func (g *gate) locate(url string) {
+// setURL sets the URL of the API, which challenges need for the address of the metadata.
+func (g *gate) setURL(url string) {
 	if g.resource != nil && url != "" {
-		g.resource.url, g.at.resource = url, url+oauth2.ProtectedResourcePath
+		g.resource.url, g.location.resource = url, url+oauth2.ProtectedResourcePath
 	}
 }
 
 // newMetadata returns the changes to the FHIR server's CapabilityStatement; nil with scopes off.
-func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.Metadata {
+func newMetadata(e *enforcement, at apiLocation, app App, hasCORS bool) *capability.Metadata {
 	if e == nil {
 		return nil
 	}
@@ -217,12 +217,12 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 	if app != nil {
 		changes.OAuth = app.OAuthURIs()
 	}
-	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.ResponseBytes, Memory: x.Memory, Network: requester.NetworkOf, LocalOperations: operationsBefore}
+	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.ResponseBytes, Memory: x.Memory, Network: requester.NetworkOf, LocalOperations: localOperations}
 }
 
-// operationsBefore returns the operations that fhir_expand answers for this request.
-func operationsBefore(r *http.Request) []capability.LocalOperation {
-	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.AnsweredOperations).(bool)
+// localOperations returns the operations that fhir_expand answers for this request.
+func localOperations(r *http.Request) []capability.LocalOperation {
+	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.LocalOperationsVar).(bool)
 	if !ok {
 		return nil
 	}

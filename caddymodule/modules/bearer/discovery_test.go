@@ -40,7 +40,7 @@ func TestSMARTConfigurationOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			body, err := smartConfigurationOf([]byte(tt.document), tt.offer)
+			body, err := convertDiscovery([]byte(tt.document), tt.offer)
 			var got struct {
 				Grants       []string `json:"grant_types_supported"`
 				Challenges   []string `json:"code_challenge_methods_supported"`

@@ -45,7 +45,7 @@ type Enforcement struct {
 
 	// Rules by type for types that the patient compartment does not contain or covers too broadly: `everyone`, `unassigned`,
 	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: the table in docs/reference/resources.md.
-	Shared map[string]string `json:"shared,omitempty"`
+	SharedTypes map[string]string `json:"shared,omitempty"`
 
 	// Permitted operations that extend or replace the default ones, each as a list of words: `$name`, `patient`, `instance`,
 	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: the list in docs/reference/fhir_bearer.md.
@@ -79,26 +79,26 @@ type Enforcement struct {
 }
 
 // newEnforcement returns the configured enforcement of scopes, or nil with scopes off.
-func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at address, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
-	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
+func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at apiLocation, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
+	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.SharedTypes)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
 	if o.ScopesOff {
 		return nil, nil
 	}
-	own, err := ownShared(o.Shared)
+	own, err := newSharedRules(o.SharedTypes)
 	if err != nil {
 		return nil, err
 	}
-	operations, err := ownOperations(o.Operations)
+	operations, err := newOperations(o.Operations)
 	if err != nil {
 		return nil, err
 	}
 	e := &enforce.Enforcer{
-		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
-		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert, Policies: policies,
-		Limits: enforce.Limits{ResponseBytes: enforce.MaxResponseSize(o.MaxMemory)}, Judging: judging,
-		OnDecision: tracing(record), Logger: ctx.Slogger(),
+		Base: at.path, BaseURL: at.url, TypeRules: enforce.NewTypeRules(own), SupportsCompartmentSearch: o.CompartmentSearch,
+		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, AllowsUpsert: o.Upsert, Policies: policies,
+		Limits: enforce.Limits{ResponseBytes: enforce.MaxResponseSize(o.MaxMemory)}, BeforeJudging: startInspectSpan,
+		OnDecision: recordSpanOutcome(record), Logger: ctx.Slogger(),
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
 
-func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
+func newOperations(configured [][]string) (operations []enforce.Operation, err error) {
 	operations = make([]enforce.Operation, len(configured))
 	for i, words := range configured {
 		if operations[i], err = enforce.ParseOperation(words...); err != nil {
@@ -128,21 +128,21 @@ func ownOperations(configured [][]string) (operations []enforce.Operation, err e
 // subdirectives returns the Caddyfile subdirectives of the options.
 func (e *Enforcement) subdirectives() option.Block {
 	return option.Block{
-		"scopes":             option.Only("off", &e.ScopesOff),
-		"compartment_search": option.Bareword(&e.CompartmentSearch),
-		"shared":             parseShared(&e.Shared),
+		"scopes":             option.SingleValue("off", &e.ScopesOff),
+		"compartment_search": option.Flag(&e.CompartmentSearch),
+		"shared":             parseSharedTypes(&e.SharedTypes),
 		"operation":          parseOperation(&e.Operations),
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
 		"expand_scope":       scopeoption.Words(&e.ExpandScopes, smart.CheckScope),
-		"upsert":             option.Bareword(&e.Upsert),
+		"upsert":             option.Flag(&e.Upsert),
 		"max_memory":         option.Size(&e.MaxMemory),
 		"seal_key":           sharedkey.Words("seal_key", &e.SealKeys),
-		"audit_reads":        option.Bareword(&e.AuditReads),
+		"audit_reads":        option.Flag(&e.AuditReads),
 	}
 }
 
-// parseShared parses a rule for types.
-func parseShared(to *map[string]string) option.Setter {
+// parseSharedTypes parses a rule for types.
+func parseSharedTypes(to *map[string]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if len(args) < 2 {
@@ -153,7 +153,7 @@ func parseShared(to *map[string]string) option.Setter {
 		}
 		rule := args[len(args)-1]
 		for _, resourceType := range args[:len(args)-1] {
-			if err := checkShared(resourceType, rule); err != nil {
+			if err := checkSharedType(resourceType, rule); err != nil {
 				return d.WrapErr(err)
 			}
 			if (*to)[resourceType] != "" {
@@ -165,25 +165,25 @@ func parseShared(to *map[string]string) option.Setter {
 	}
 }
 
-// ownShared returns the configured rules by type.
-func ownShared(configured map[string]string) (enforce.Shared, error) {
-	own := enforce.Shared{}
+// newSharedRules returns the configured rules by type.
+func newSharedRules(configured map[string]string) (enforce.TypeRules, error) {
+	own := enforce.TypeRules{}
 	for resourceType, rule := range configured {
-		if err := checkShared(resourceType, rule); err != nil {
+		if err := checkSharedType(resourceType, rule); err != nil {
 			return nil, err
 		}
-		own[resourceType] = enforce.SharedRule(rule)
+		own[resourceType] = enforce.FindTypeRule(rule)
 	}
 	return own, nil
 }
 
-func checkShared(resourceType, rule string) error {
+func checkSharedType(resourceType, rule string) error {
 	if !interaction.IsType(resourceType) {
 		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
 	}
-	switch r := enforce.SharedRule(rule); {
+	switch r := enforce.FindTypeRule(rule); {
 	case r == nil:
-		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, enforce.SharedRules())
+		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, enforce.TypeRuleNames())
 	case !r.AppliesTo(resourceType):
 		return fmt.Errorf("%s cannot have the rule %s: in FHIR R4 the type has no search parameter by which that rule goes", resourceType, rule)
 	}
@@ -205,8 +205,8 @@ func parseOperation(to *[][]string) option.Setter {
 // enforcement restricts requests to the scopes of their tokens.
 type enforcement struct{ enforcer *enforce.Enforcer }
 
-// holder is the cached value of a token's Memo.
-type holder struct {
+// cachedHolder is the cached value of a token's Memo.
+type cachedHolder struct {
 	fhirUser string // value when cached; the token's can change
 	rights   *enforce.Rights
 	binding  string
@@ -214,32 +214,32 @@ type holder struct {
 
 // serve answers a token's request within its scopes.
 func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
-	of, err := e.holderOf(r, next, t)
+	of, err := e.loadHolder(r, next, t)
 	if err != nil {
 		return err
 	}
 	return e.enforcer.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
 }
 
-// holderOf returns the holder of a token, cached because parsing scopes is the most expensive step of a request that passes.
+// loadHolder returns the holder of a token, cached because parsing scopes is the most expensive step of a request that passes.
 // Rights that depend on a relationship on the FHIR server, such as a RelatedPerson's, are not cached.
-func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*holder, error) {
-	if known, ok := t.Memo.Load().(*holder); ok && known.fhirUser == t.FHIRUser {
-		return known, nil
+func (e *enforcement) loadHolder(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*cachedHolder, error) {
+	if cached, ok := t.Memo.Load().(*cachedHolder); ok && cached.fhirUser == t.FHIRUser {
+		return cached, nil
 	}
-	rights, lasting, err := e.rightsOf(r, next, t)
+	rights, cacheable, err := e.computeRights(r, next, t)
 	if err != nil {
 		return nil, err
 	}
-	of := &holder{t.FHIRUser, rights, bindingOf(t)}
-	if lasting {
+	of := &cachedHolder{t.FHIRUser, rights, linkBinding(t)}
+	if cacheable {
 		t.Memo.Store(of)
 	}
 	return of, nil
 }
 
-// bindingOf returns the binding of a sealed link to a token's issuer, subject, client, patient, user and scopes.
-func bindingOf(t *guard.Token) string {
+// linkBinding returns the binding of a sealed link to a token's issuer, subject, client, patient, user and scopes.
+func linkBinding(t *guard.Token) string {
 	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
 }
 
@@ -248,27 +248,27 @@ func bindingClient(binding string) string {
 	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
 }
 
-// rightsOf returns the permissions of a token; lasting reports whether they are independent of records on the FHIR server.
-func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, lasting bool, err error) {
-	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}
-	lasting = !t.Related && holder.User.Type != "RelatedPerson"
+// computeRights returns the permissions of a token; lasting reports whether they are independent of records on the FHIR server.
+func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, cacheable bool, err error) {
+	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userReference(t.FHIRUser), Parameters: e.enforcer.Parameters}
+	cacheable = !t.IsRelated && holder.User.Type != "RelatedPerson"
 	if holder.User.Type == "Patient" {
 		holder.UserPatient = holder.User.ID
 	}
-	if !lasting {
-		if err = e.relate(r, next, t, &holder); err != nil {
+	if !cacheable {
+		if err = e.resolvePatients(r, next, t, &holder); err != nil {
 			return nil, false, err
 		}
 	}
-	rights = enforce.NewRights(holder, e.enforcer.Shared)
-	if len(e.enforcer.ExpandScopes) == 0 || rights.HasOne(e.enforcer.ExpandScopes) {
-		rights.Add(enforce.Terminology()...)
+	rights = enforce.NewRights(holder, e.enforcer.TypeRules)
+	if len(e.enforcer.ExpandScopes) == 0 || rights.HasAnyScope(e.enforcer.ExpandScopes) {
+		rights.Add(enforce.TerminologyGrants()...)
 	}
-	return rights, lasting, nil
+	return rights, cacheable, nil
 }
 
-// relate looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among them.
-func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
+// resolvePatients looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among them.
+func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
 		var err error
@@ -279,17 +279,17 @@ func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.T
 	if holder.User.Type == "RelatedPerson" && len(patients) > 0 {
 		holder.UserPatient = patients[0]
 	}
-	if t.Related && !slices.Contains(patients, t.Patient) {
-		holder.Patient, holder.Ended = "", true
+	if t.IsRelated && !slices.Contains(patients, t.Patient) {
+		holder.Patient, holder.RelationshipEnded = "", true
 	}
 	return nil
 }
 
-// userOf returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another server, it
+// userReference returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another server, it
 // returns only the type; for any other resource, the zero value.
-func (e *enforcement) userOf(fhirUser string) interaction.Reference {
-	local := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
-	resourceType, id, ok := strings.Cut(local, "/")
+func (e *enforcement) userReference(fhirUser string) interaction.Reference {
+	reference := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
+	resourceType, id, ok := strings.Cut(reference, "/")
 	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
 		return interaction.Reference{Type: resourceType, ID: id}
 	}
@@ -301,11 +301,11 @@ func (e *enforcement) userOf(fhirUser string) interaction.Reference {
 }
 
 const (
-	// maxParameterFile is the maximum size in bytes of a file of SearchParameter resources. Larger files in a package contain
+	// maxParameterFileSize is the maximum size in bytes of a file of SearchParameter resources. Larger files in a package contain
 	// something else, and are skipped.
-	maxParameterFile = 16 << 20
-	// maxParameterPackage is the maximum size in bytes of an unpacked package.
-	maxParameterPackage = 4 << 30
+	maxParameterFileSize = 16 << 20
+	// maxPackageSize is the maximum size in bytes of an unpacked package.
+	maxPackageSize = 4 << 30
 )
 
 // searchParameters are the site's own search parameters.
@@ -355,7 +355,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 	if err != nil {
 		return err
 	}
-	archive := tar.NewReader(io.LimitReader(unzipped, maxParameterPackage))
+	archive := tar.NewReader(io.LimitReader(unzipped, maxPackageSize))
 	leaveOut := func(err error) error {
 		p.logger.Warn("a search parameter of a package is left out: apps with bound scopes cannot search by it", "error", err)
 		return nil
@@ -369,7 +369,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 			return err
 		}
 		isResource := path.Dir(path.Clean(header.Name)) == "package" && path.Ext(header.Name) == ".json"
-		if header.Typeflag != tar.TypeReg || !isResource || header.Size > maxParameterFile {
+		if header.Typeflag != tar.TypeReg || !isResource || header.Size > maxParameterFileSize {
 			continue
 		}
 		if err := p.addResources(archive, leaveOut); err != nil {
@@ -379,19 +379,19 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 }
 
 // addResources adds a SearchParameter, or those of a Bundle. Parameters that R4 defines are skipped.
-func (p *searchParameters) addResources(src io.Reader, failed func(error) error) error {
-	text, err := io.ReadAll(io.LimitReader(src, maxParameterFile+1))
-	if err == nil && len(text) > maxParameterFile {
-		err = fmt.Errorf("larger than %d bytes", maxParameterFile)
+func (p *searchParameters) addResources(src io.Reader, onInvalid func(error) error) error {
+	text, err := io.ReadAll(io.LimitReader(src, maxParameterFileSize+1))
+	if err == nil && len(text) > maxParameterFileSize {
+		err = fmt.Errorf("larger than %d bytes", maxParameterFileSize)
 	}
 	if err != nil {
 		return err
 	}
-	return p.addResource(text, failed)
+	return p.addResource(text, onInvalid)
 }
 
 // addResource adds the parameters of a text. failed handles an invalid definition; its error is returned.
-func (p *searchParameters) addResource(text []byte, failed func(error) error) error {
+func (p *searchParameters) addResource(text []byte, onInvalid func(error) error) error {
 	var kind struct{ ResourceType string }
 	if err := json.Unmarshal(text, &kind); err != nil {
 		return err
@@ -404,7 +404,7 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 			err = p.set.Add(d)
 		}
 		if err != nil && !errors.Is(err, searchparam.ErrStandardParameter) {
-			return failed(fmt.Errorf("%s: %w", d.URL, err))
+			return onInvalid(fmt.Errorf("%s: %w", d.URL, err))
 		}
 	case "Bundle":
 		var bundle struct {
@@ -414,7 +414,7 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 			return err
 		}
 		for _, entry := range bundle.Entry {
-			if err := p.addResource(entry.Resource, failed); err != nil {
+			if err := p.addResource(entry.Resource, onInvalid); err != nil {
 				return err
 			}
 		}
@@ -422,23 +422,23 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 	return nil
 }
 
-// bearersInUse are the handlers that the memory metrics cover.
-var bearersInUse sync.Map
+// activeBearers are the handlers that the memory metrics cover.
+var activeBearers sync.Map
 
 var (
 	memoryUsed  = prometheus.NewDesc("caddy_fhir_bearer_memory_bytes", "Memory for bodies and answers that are being checked, of the fhir_bearer that uses the most of its max_memory.", nil, nil)
 	memoryLimit = prometheus.NewDesc("caddy_fhir_bearer_max_memory_bytes", "The max_memory of this fhir_bearer.", nil, nil)
 
-	memoryCollector = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: readMemory})
+	memoryMetrics = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: collectMemory})
 )
 
-// readMemory reports the used memory of the handler that uses the most of its limit.
-func readMemory(to chan<- prometheus.Metric) {
+// collectMemory reports the used memory of the handler that uses the most of its limit.
+func collectMemory(to chan<- prometheus.Metric) {
 	var used, limit int64
-	bearersInUse.Range(func(handler, _ any) bool {
-		memory := handler.(*Bearer).gate.enforced.enforcer.Memory
-		if held, size := memory.InUse(), memory.Size(); limit == 0 || float64(held)/float64(size) > float64(used)/float64(limit) {
-			used, limit = held, size
+	activeBearers.Range(func(handler, _ any) bool {
+		memory := handler.(*Bearer).gate.enforcement.enforcer.Memory
+		if inUse, size := memory.InUse(), memory.Size(); limit == 0 || float64(inUse)/float64(size) > float64(used)/float64(limit) {
+			used, limit = inUse, size
 		}
 		return true
 	})

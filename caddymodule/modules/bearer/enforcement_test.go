@@ -21,9 +21,9 @@ import (
 )
 
 // The rights of a token are cached, unless they depend on another record or were computed for another user.
-func TestHolderIsKept(t *testing.T) {
+func TestHolderIsCached(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{&enforce.Enforcer{Base: "/fhir", Shared: enforce.NewShared(nil)}}
+	e := &enforcement{&enforce.Enforcer{Base: "/fhir", TypeRules: enforce.NewTypeRules(nil)}}
 	empty := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNotFound)
 		return nil
@@ -43,12 +43,12 @@ func TestHolderIsKept(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/Patient/1", nil)
 			memo := new(guard.Memo)
 			tt.before.Memo, tt.now.Memo = memo, memo
-			first, err := e.holderOf(r, empty, &tt.before)
-			if err != nil || (len(first.rights.For("Patient", smart.Read)) > 0) != tt.mayReadAsBefore {
+			first, err := e.loadHolder(r, empty, &tt.before)
+			if err != nil || (len(first.rights.GrantsFor("Patient", smart.Read)) > 0) != tt.mayReadAsBefore {
 				t.Fatalf("%+v, %v", first, err)
 			}
-			second, err := e.holderOf(r, empty, &tt.now)
-			if err != nil || (len(second.rights.For("Patient", smart.Read)) > 0) != tt.mayRead || (first == second) != tt.kept {
+			second, err := e.loadHolder(r, empty, &tt.now)
+			if err != nil || (len(second.rights.GrantsFor("Patient", smart.Read)) > 0) != tt.mayRead || (first == second) != tt.kept {
 				t.Errorf("%+v, %v, kept: %t", second, err, first == second)
 			}
 		})
@@ -60,9 +60,9 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	t.Parallel()
 	const odd = `{"resourceType":"SearchParameter","url":"http://x/odd","code":"odd","base":["Patient"],"type":"string","expression":"Patient.generalPractitioner.resolve().name"}`
 	file := filepath.Join(t.TempDir(), "odd.json")
-	gatewaytest.Put(t, file, odd)
+	gatewaytest.ReplaceFile(t, file, odd)
 	damaged := filepath.Join(t.TempDir(), "damaged.tgz")
-	gatewaytest.Put(t, damaged, "no package")
+	gatewaytest.ReplaceFile(t, damaged, "no package")
 	var log bytes.Buffer
 	for name, tt := range map[string]struct {
 		enforcement Enforcement
@@ -100,7 +100,7 @@ func packageWith(t *testing.T, folder, resource string) string {
 	}
 	_, _ = archive.Close(), zipped.Close()
 	name := filepath.Join(t.TempDir(), "x.tgz")
-	gatewaytest.Put(t, name, packed.String())
+	gatewaytest.ReplaceFile(t, name, packed.String())
 	return name
 }
 
@@ -129,7 +129,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 // The memory metrics are those of the handler with the highest usage, until it is cleaned up.
 func TestMemoryMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(memoryCollector)
+	registry.MustRegister(memoryMetrics)
 	check := func(wants ...float64) {
 		t.Helper()
 		families, err := registry.Gather()
@@ -156,12 +156,12 @@ func TestMemoryMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer share.Release()
-		h := &Bearer{gate: &gate{enforced: &enforcement{&enforce.Enforcer{Memory: memory}}}}
-		bearersInUse.Store(h, nil)
-		defer bearersInUse.Delete(h)
+		h := &Bearer{gate: &gate{enforcement: &enforcement{&enforce.Enforcer{Memory: memory}}}}
+		activeBearers.Store(h, nil)
+		defer activeBearers.Delete(h)
 		handlers = append(handlers, h)
 	}
 	check(50<<20, 256<<20)
-	bearersInUse.Delete(handlers[1])
+	activeBearers.Delete(handlers[1])
 	check(30<<20, 256<<20)
 }

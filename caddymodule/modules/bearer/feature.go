@@ -32,8 +32,8 @@ type AdmissionFeature interface {
 // Admission admits or rejects requests before scopes and policies are checked. Rejected requests count as throttled in the
 // metrics, so errors should have status 429. It is safe for concurrent use.
 type Admission interface {
-	// AdmitAny admits a request before its token is verified. It may set headers of the response.
-	AdmitAny(w http.ResponseWriter, r *http.Request) error
+	// AdmitUnverified admits a request before its token is verified. It may set headers of the response.
+	AdmitUnverified(w http.ResponseWriter, r *http.Request) error
 
 	// Admit admits a request with a valid token. It may set headers of the response.
 	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
@@ -59,25 +59,25 @@ type Site struct {
 	Logger *slog.Logger
 }
 
-func (h *Bearer) newSite(ctx caddy.Context, at address, app App, trail *audit.Log) Site {
+func (h *Bearer) newSite(ctx caddy.Context, at apiLocation, app App, auditLog *audit.Log) Site {
 	s := Site{
 		URL: at.url, Base: at.path, Claims: slices.Collect(maps.Keys(h.TokenClaims)), Issuers: len(h.Trust),
-		Audit: trail.Record, Logger: ctx.Slogger(),
+		Audit: auditLog.Record, Logger: ctx.Slogger(),
 	}
 	if app != nil {
 		claims := app.TokenClaims()
 		s.HasApp, s.Audit, s.Providers = true, app.Audit, len(claims)
 		s.Claims = slices.Concat(append(slices.Collect(maps.Values(claims)), s.Claims)...)
 	}
-	if h.Introspection != nil && (!h.Introspection.All || s.Issuers == 0) {
+	if h.Introspection != nil && (!h.Introspection.IncludeJWTs || s.Issuers == 0) {
 		s.Issuers++
 	}
 	return s
 }
 
-// extensions returns the policies and admissions of all features: first those of the handler, by name, then those of the fhir
+// loadExtensions returns the policies and admissions of all features: first those of the handler, by name, then those of the fhir
 // app, which may be nil.
-func (h *Bearer) extensions(ctx caddy.Context, app App, s Site) (policies []rule.Policy, admissions []Admission, err error) {
+func (h *Bearer) loadExtensions(ctx caddy.Context, app App, s Site) (policies []rule.Policy, admissions []Admission, err error) {
 	loaded, err := ctx.LoadModule(h, "FeaturesRaw")
 	if err != nil {
 		return nil, nil, fmt.Errorf("loading features: %w", err)
@@ -95,10 +95,10 @@ func (h *Bearer) extensions(ctx caddy.Context, app App, s Site) (policies []rule
 	if app != nil {
 		features = append(features, app.Features()...)
 	}
-	return extensionsOf(features, s)
+	return collectExtensions(features, s)
 }
 
-func extensionsOf(features []any, s Site) (policies []rule.Policy, admissions []Admission, err error) {
+func collectExtensions(features []any, s Site) (policies []rule.Policy, admissions []Admission, err error) {
 	for _, feature := range features {
 		if f, ok := feature.(PolicyFeature); ok {
 			p, err := f.Policy(s)
@@ -118,16 +118,16 @@ func extensionsOf(features []any, s Site) (policies []rule.Policy, admissions []
 	return policies, admissions, nil
 }
 
-// otherClaims returns the claims to read from other issuers' tokens for policies; nil without policies.
-func (h *Bearer) otherClaims(policies []rule.Policy) *tokenclaim.Names {
+// policyClaims returns the claims to read from other issuers' tokens for policies; nil without policies.
+func (h *Bearer) policyClaims(policies []rule.Policy) *tokenclaim.Names {
 	if len(policies) == 0 {
 		return nil
 	}
 	return tokenclaim.NewNames(h.TokenClaims)
 }
 
-// decisions returns a recorder of decisions that also notifies the admissions.
-func decisions(record func(*http.Request, enforce.Bearer, enforce.Decision), admissions []Admission) func(*http.Request, enforce.Bearer, enforce.Decision) {
+// notifyAdmissions returns a recorder of decisions that also notifies the admissions.
+func notifyAdmissions(record func(*http.Request, enforce.Bearer, enforce.Decision), admissions []Admission) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	if len(admissions) == 0 {
 		return record
 	}

@@ -33,50 +33,50 @@ import (
 
 // gate contains the steps that a request passes.
 type gate struct {
-	at           address
-	smart        *smartConfiguration // may be nil
-	resource     *protectedResource  // may be nil
-	cors         *crossorigin.Policy // nil: CORS is left to the next handler
-	headers      *guard.IdentityHeaders
-	forwardToken bool
-	asks         authenticator
-	signIn       *SignInPolicy
-	enforced     *enforcement         // nil with scopes off
-	metadata     *capability.Metadata // nil with scopes off
-	misplaced    misplacement
-	admissions   []Admission
-	audit        func(context.Context, audit.Event) // may be nil
+	location      apiLocation
+	smart         *smartConfiguration // may be nil
+	resource      *protectedResource  // may be nil
+	cors          *crossorigin.Policy // nil: CORS is left to the next handler
+	headers       *guard.IdentityHeaders
+	forwardToken  bool
+	authenticator authenticator
+	signIn        *SignInPolicy
+	enforcement   *enforcement         // nil with scopes off
+	metadata      *capability.Metadata // nil with scopes off
+	misplacement  misplacement
+	admissions    []Admission
+	audit         func(context.Context, audit.Event) // may be nil
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if g.smart.serves(r) {
-		decided(decisionPublic)
+	if g.smart.matches(r) {
+		countDecision(decisionPublic)
 		return g.smart.serve(w, r)
 	}
-	if g.resource.serves(r) {
-		decided(decisionPublic)
+	if g.resource.matches(r) {
+		countDecision(decisionPublic)
 		return g.resource.serve(w, r)
 	}
-	w, answered := g.corsOf(r).Answer(w, r)
-	if answered {
-		decided(decisionPreflight)
+	w, isPreflight := g.corsPolicy(r).HandlePreflight(w, r)
+	if isPreflight {
+		countDecision(decisionPreflight)
 		return nil
 	}
-	if err := g.enter(w, r); err != nil {
-		new(identity).set(r)
-		return g.at.challenge().refuse(w, err)
+	if err := g.checkRequest(w, r); err != nil {
+		new(identity).register(r)
+		return g.location.challenge().reject(w, err)
 	}
-	g.headers.Strip(r.Header, requester.ByTrustedProxy(r))
+	g.headers.Strip(r.Header, requester.IsFromTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
-	token, err := verified(&g.asks, r)
+	token, err := verifyInSpan(&g.authenticator, r)
 	if err != nil {
-		g.misplaced.warn(r, g.at.path, err)
-		g.misplaced.warnOfClaim(err)
+		g.misplacement.warn(r, g.location.path, err)
+		g.misplacement.warnRejectedClaim(err)
 		recordOutage(r, g.audit, err)
-		return g.at.challenge().refuse(w, err)
+		return g.location.challenge().reject(w, err)
 	}
-	public := isPublic(r, g.at.path)
+	public := isPublicRequest(r, g.location.path)
 	guard.StripUpgrade(r.Header, !public)
 	if !g.forwardToken {
 		r.Header.Del("Authorization")
@@ -84,61 +84,61 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	if public {
 		return g.servePublic(w, r, next)
 	}
-	return g.serveAllowed(w, r, next, token)
+	return g.serveAuthorized(w, r, next, token)
 }
 
-// corsOf returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints in it.
-func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
-	if g.cors != nil && r.URL.Path == g.at.path+"/metadata" {
+// corsPolicy returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints in it.
+func (g *gate) corsPolicy(r *http.Request) *crossorigin.Policy {
+	if g.cors != nil && r.URL.Path == g.location.path+"/metadata" {
 		return crossorigin.Public
 	}
 	return g.cors
 }
 
-// enter rejects requests regardless of their token.
-func (g *gate) enter(w http.ResponseWriter, r *http.Request) error {
+// checkRequest rejects requests regardless of their token.
+func (g *gate) checkRequest(w http.ResponseWriter, r *http.Request) error {
 	for _, a := range g.admissions {
-		if err := a.AdmitAny(w, r); err != nil {
-			decided(decisionThrottled)
+		if err := a.AdmitUnverified(w, r); err != nil {
+			countDecision(decisionThrottled)
 			return err
 		}
 	}
-	return errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r))
+	return errors.Join(guard.CheckPath(r, g.location.path), g.headers.Check(r))
 }
 
 // servePublic answers a request that needs no token.
 func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	decided(decisionPublic)
+	countDecision(decisionPublic)
 	guard.StripBody(r)
 	guard.StripCredentials(r.Header)
 	if g.metadata == nil {
 		return next.ServeHTTP(w, r)
 	}
-	return g.at.challenge().refuse(w, g.metadata.ServeHTTP(w, r, next))
+	return g.location.challenge().reject(w, g.metadata.ServeHTTP(w, r, next))
 }
 
-// serveAllowed answers a request with a valid token within the token's scopes.
-func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
-	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
-		return g.at.challenge().refuse(w, err)
+// serveAuthorized answers a request with a valid token within the token's scopes.
+func (g *gate) serveAuthorized(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
+	if err := g.signIn.check(r, token, g.location.isLocalToken(token)); err != nil {
+		return g.location.challenge().reject(w, err)
 	}
 	for _, a := range g.admissions {
 		if err := a.Admit(w, r, token); err != nil {
-			decided(decisionThrottled)
+			countDecision(decisionThrottled)
 			return err
 		}
 	}
-	if g.enforced == nil {
-		decided(decisionAllowed)
+	if g.enforcement == nil {
+		countDecision(decisionAllowed)
 		return next.ServeHTTP(w, r)
 	}
-	inside, s := span.Request(r, span.Decide)
+	spanRequest, s := span.Request(r, span.Decide)
 	defer s.End()
-	err := g.enforced.serve(w, inside, next, token)
-	if _, refused := errors.AsType[*guard.Error](err); refused {
-		return g.at.challenge().refuse(w, err)
+	err := g.enforcement.serve(w, spanRequest, next, token)
+	if _, isRejection := errors.AsType[*guard.Error](err); isRejection {
+		return g.location.challenge().reject(w, err)
 	}
-	decided(decisionAllowed)
+	countDecision(decisionAllowed)
 	return err
 }
 
@@ -146,24 +146,24 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 type misplacement struct {
 	logger   *slog.Logger
 	failures *fhirerror.Log
-	once     sync.Once // for the first rejected request outside of the FHIR base
+	warnOnce sync.Once // for the first rejected request outside of the FHIR base
 }
 
 // warn logs once that a request without a token was for a path outside of the FHIR base. If the base is wrong, every request is
 // rejected, and no other message gives the cause.
 func (m *misplacement) warn(r *http.Request, base string, err error) {
-	if !errors.Is(err, guard.ErrNoToken) || fhirbase.Below(r.URL.Path, base) {
+	if !errors.Is(err, guard.ErrNoToken) || fhirbase.IsBelow(r.URL.Path, base) {
 		return
 	}
 	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
-	if fhirbase.Below(fhirbase.OriginalPath(r), base) {
+	if fhirbase.IsBelow(fhirbase.OriginalPath(r), base) {
 		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
 	}
-	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
+	m.warnOnce.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
 }
 
-// warnOfClaim logs the rejected claim of a token, for the operator who configured its issuer. The client only gets a 401.
-func (m *misplacement) warnOfClaim(err error) {
+// warnRejectedClaim logs the rejected claim of a token, for the operator who configured its issuer. The client only gets a 401.
+func (m *misplacement) warnRejectedClaim(err error) {
 	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
 		m.failures.Warn("token "+c.Claim, "access token rejected: claim not accepted",
 			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
@@ -195,12 +195,12 @@ var Decisions = []Decision{
 
 var (
 	bearerDecisions = metrics.NewCounters("bearer_decisions_total", "Requests that fhir_bearer decided about.", "outcome")
-	decisionCounts  = metrics.ByLabel(Decisions, func(d Decision) prometheus.Counter { return bearerDecisions.WithLabelValues(string(d)) })
+	decisionCounts  = metrics.LookUpByLabel(Decisions, func(d Decision) prometheus.Counter { return bearerDecisions.WithLabelValues(string(d)) })
 )
 
-func decided(d Decision) { decisionCounts[d].Inc() }
+func countDecision(d Decision) { decisionCounts[d].Inc() }
 
-func refusal(err *guard.Error) Decision {
+func decisionFor(err *guard.Error) Decision {
 	switch {
 	case err.Status == http.StatusServiceUnavailable:
 		return decisionUnavailable
@@ -218,9 +218,9 @@ func refusal(err *guard.Error) Decision {
 	return decisionInvalid
 }
 
-// isPublic reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4 §3.1.0.13; SMART
+// isPublicRequest reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4 §3.1.0.13; SMART
 // App Launch 2.2), with exactly its method, path and parameters, since servers may interpret others.
-func isPublic(r *http.Request, fhirBase string) bool {
+func isPublicRequest(r *http.Request, fhirBase string) bool {
 	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
@@ -242,28 +242,28 @@ type challenge struct {
 	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 
-// refuse counts a rejection, and sets the challenge, which survives into handle_errors.
-func (c challenge) refuse(w http.ResponseWriter, err error) error {
-	refused, ok := errors.AsType[*guard.Error](err)
+// reject counts a rejection, and sets the challenge, which survives into handle_errors.
+func (c challenge) reject(w http.ResponseWriter, err error) error {
+	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
 		return err
 	}
-	decided(refusal(refused))
-	if challenge := refused.Challenge(c.realm); challenge != "" {
+	countDecision(decisionFor(rejection))
+	if challenge := rejection.Challenge(c.realm); challenge != "" {
 		if c.resource != "" {
 			challenge += fmt.Sprintf(", resource_metadata=%q", c.resource) // RFC 9728 §5.1
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	if allow := refused.Allow(); allow != "" {
+	if allow := rejection.Allow(); allow != "" {
 		w.Header().Set("Allow", allow)
 	}
-	if after := refused.RetryAfter(); after != "" {
+	if after := rejection.RetryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
 	} else if errors.Is(err, store.ErrUnavailable) {
-		oauth2.SetRetryAfter(w.Header(), refused.Status)
+		oauth2.SetRetryAfter(w.Header(), rejection.Status)
 	}
-	return caddyhttp.Error(refused.Status, err)
+	return caddyhttp.Error(rejection.Status, err)
 }
 
 // accessLog writes decisions about requests to the audit log.
@@ -274,44 +274,44 @@ type accessLog struct {
 }
 
 // newAccessLog writes to the audit log of the app, which may be nil.
-func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
+func newAccessLog(ctx caddy.Context, app App, auditReads bool) accessLog {
 	if app != nil {
-		return accessLog{app.Events(), reads, app}
+		return accessLog{app.AuditLog(), auditReads, app}
 	}
-	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), reads, nil}
+	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), auditReads, nil}
 }
 
 // record records a decision. Permitted reads and searches are only recorded if configured, because they are as many as the
 // requests.
 func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
-	if !d.IsRejected() && !d.Changes && !l.reads {
+	if !d.IsRejected() && !d.ChangesData && !l.reads {
 		return
 	}
 	l.events.Record(r.Context(), audit.Event{
-		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
-		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
-		Person: l.personOf(r, b.Token),
+		Kind: audit.KindAccess, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
+		Interaction: interactionName(d.Interaction), Err: auditError(d.Err),
+		Person: l.findPerson(r, b.Token),
 	})
 }
 
-// personOf returns the person's account at their identity provider, for a token of our own issuer.
-func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person) {
+// findPerson returns the person's account at their identity provider, for a token of our own issuer.
+func (l accessLog) findPerson(r *http.Request, t *guard.Token) (zero audit.Person) {
 	if l.app == nil || t.Provider == "" {
-		return none
+		return zero
 	}
 	return l.app.Person(r.Context(), t.Subject)
 }
 
 // recordOutage records in the audit log that a token could not be checked because the store is unavailable. The trail may be
 // nil.
-func recordOutage(r *http.Request, trail func(context.Context, audit.Event), err error) {
-	if trail != nil && errors.Is(err, store.ErrUnavailable) {
-		trail(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
+func recordOutage(r *http.Request, recordEvent func(context.Context, audit.Event), err error) {
+	if recordEvent != nil && errors.Is(err, store.ErrUnavailable) {
+		recordEvent(r.Context(), audit.Event{Kind: audit.KindAccess, Address: requester.Address(r), Err: err, Anonymous: true})
 	}
 }
 
-// nameOf returns an interaction with its resource.
-func nameOf(i interaction.Interaction) string {
+// interactionName returns an interaction with its resource.
+func interactionName(i interaction.Interaction) string {
 	parts := []string{i.Kind.String()}
 	switch {
 	case i.Compartment.ID != "":
@@ -327,115 +327,115 @@ func nameOf(i interaction.Interaction) string {
 	return strings.Join(parts, " ")
 }
 
-// refusalOf returns an error with the code for its outcome in the audit log.
-func refusalOf(err error) error {
-	refused, ok := errors.AsType[*guard.Error](err)
-	if !ok || refused.Status >= http.StatusInternalServerError {
+// auditError returns an error with the code for its outcome in the audit log.
+func auditError(err error) error {
+	rejection, ok := errors.AsType[*guard.Error](err)
+	if !ok || rejection.Status >= http.StatusInternalServerError {
 		return err
 	}
-	code := refused.Code
+	code := rejection.Code
 	switch {
-	case refused.Status == http.StatusNotFound:
+	case rejection.Status == http.StatusNotFound:
 		code = "not_found"
 	case code == "":
 		code = "invalid_request"
 	}
-	return &oauth2.Error{Code: code, Description: refused.Description, Err: refused.Err}
+	return &oauth2.Error{Code: code, Description: rejection.Description, Err: rejection.Err}
 }
 
-// outcomeOf returns the outcome of an error for spans.
-func outcomeOf(err error) string {
-	refused, ok := errors.AsType[*guard.Error](err)
+// spanOutcome returns the outcome of an error for spans.
+func spanOutcome(err error) string {
+	rejection, ok := errors.AsType[*guard.Error](err)
 	switch {
 	case err == nil:
 		return string(decisionAllowed)
 	case ok:
-		return string(refusal(refused))
+		return string(decisionFor(rejection))
 	}
 	return "failed"
 }
 
-// verified authenticates a request in a separate span.
-func verified(by *authenticator, r *http.Request) (*guard.Token, error) {
-	inside, s := span.Request(r, span.Verify)
+// verifyInSpan authenticates a request in a separate span.
+func verifyInSpan(by *authenticator, r *http.Request) (*guard.Token, error) {
+	spanRequest, s := span.Request(r, span.Verify)
 	defer s.End()
-	token, err := by.authenticate(inside)
-	s.Outcome(outcomeOf(err))
+	token, err := by.authenticate(spanRequest)
+	s.Outcome(spanOutcome(err))
 	return token, err
 }
 
-// judging creates a span for a judged call.
-func judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
-	ctx, s := span.Start(ctx, span.Judge)
+// startInspectSpan creates a span for a judged call.
+func startInspectSpan(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
+	ctx, s := span.Start(ctx, span.Inspect)
 	if s == (span.Span{}) {
 		return ctx, func(error) {}
 	}
 	s.Interaction(i)
 	return ctx, func(err error) {
-		s.Outcome(outcomeOf(err))
+		s.Outcome(spanOutcome(err))
 		s.End()
 	}
 }
 
-// tracing sets the outcome in the span of a request. For a batch, the decision about the whole batch is the last one.
-func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
+// recordSpanOutcome sets the outcome in the span of a request. For a batch, the decision about the whole batch is the last one.
+func recordSpanOutcome(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 		s := span.Current(r.Context())
 		s.Interaction(d.Interaction)
-		s.Outcome(outcomeOf(d.Err))
+		s.Outcome(spanOutcome(d.Err))
 		record(r, b, d)
 	}
 }
 
 // traceCalls returns the next handler, with a span for each call if spans are recorded.
 func traceCalls(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
-	if !span.Recording(r.Context()) {
+	if !span.IsRecording(r.Context()) {
 		return next
 	}
-	return asking{next, base}
+	return tracedHandler{next, base}
 }
 
-// asking creates a span for each call of the next handler.
-type asking struct {
+// tracedHandler creates a span for each call of the next handler.
+type tracedHandler struct {
 	next caddyhttp.Handler
 	base string
 }
 
 // ServeHTTP implements caddyhttp.Handler.
-func (a asking) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	r, s := span.Request(r, span.Ask)
+func (a tracedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	r, s := span.Request(r, span.Forward)
 	defer s.End()
 	if i, err := interaction.Parse(r.Method, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, a.base), "/"), r.URL.RawQuery, nil); err == nil {
 		s.Interaction(i)
 	}
 	s.Outcome("failed") // if the handler aborts
-	answer := &askedWriter{ResponseWriter: w, status: http.StatusOK}
-	err := a.next.ServeHTTP(answer, r)
-	if failed, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
-		answer.status = failed.StatusCode
+	recorder := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	err := a.next.ServeHTTP(recorder, r)
+	if handlerErr, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
+		recorder.status = handlerErr.StatusCode
 	} else if err != nil {
 		return err
 	}
 	switch {
-	case answer.status < http.StatusBadRequest:
+	case recorder.status < http.StatusBadRequest:
 		s.Outcome("answered")
-	case answer.status < http.StatusInternalServerError:
+	case recorder.status < http.StatusInternalServerError:
 		s.Outcome("refused")
 	}
 	return err
 }
 
-// askedWriter records the status of a response.
-type askedWriter struct {
+// statusWriter records the status of a response.
+type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *askedWriter) WriteHeader(status int) {
+func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap gives http.ResponseController access to other features of the writer.
-func (w *askedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -22,8 +22,8 @@ import (
 // off, when the request for metadata is forwarded.
 func TestPublicRequestCarriesNothing(t *testing.T) {
 	t.Parallel()
-	g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, []string{"*"}), forwardToken: true}
-	g.asks = authenticator{at: g.at}
+	g := &gate{location: apiLocation{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, []string{"*"}), forwardToken: true}
+	g.authenticator = authenticator{location: g.location}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", strings.NewReader("body"))
 	r.Header.Set("Authorization", "Bearer x")
 	r.Header.Set("Cookie", browser.SessionCookie+"=secret; other=1")
@@ -45,8 +45,8 @@ func TestPublicRequestCarriesNothing(t *testing.T) {
 // Without a token, any other request is rejected at the gate.
 func TestGateWithoutToken(t *testing.T) {
 	t.Parallel()
-	g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil)}
-	g.asks = authenticator{at: g.at}
+	g := &gate{location: apiLocation{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil)}
+	g.authenticator = authenticator{location: g.location}
 	err := g.serve(httptest.NewRecorder(), withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)),
 		caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return errors.New("passed") }))
 	if refused, ok := errors.AsType[caddyhttp.HandlerError](err); !ok || refused.StatusCode != http.StatusUnauthorized {
@@ -70,7 +70,9 @@ func (a *countingAdmission) call(name string) error {
 	return nil
 }
 
-func (a *countingAdmission) AdmitAny(http.ResponseWriter, *http.Request) error { return a.call("any") }
+func (a *countingAdmission) AdmitUnverified(http.ResponseWriter, *http.Request) error {
+	return a.call("any")
+}
 
 func (a *countingAdmission) Admit(_ http.ResponseWriter, _ *http.Request, t *guard.Token) error {
 	return a.call(t.Subject)
@@ -80,8 +82,8 @@ func (a *countingAdmission) RecordDecision(*http.Request, enforce.Bearer, enforc
 	_ = a.call("decided")
 }
 
-// throttled returns the number of throttled requests.
-func throttled(t *testing.T) float64 {
+// throttledCount returns the number of throttled requests.
+func throttledCount(t *testing.T) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(decisionCounts[decisionThrottled])
@@ -105,19 +107,19 @@ func TestAdmission(t *testing.T) {
 	} {
 		t.Run(tt.rejects, func(t *testing.T) {
 			a := &countingAdmission{rejects: tt.rejects}
-			g := &gate{at: address{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil), signIn: new(SignInPolicy), admissions: []Admission{a}}
+			g := &gate{location: apiLocation{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil), signIn: new(SignInPolicy), admissions: []Admission{a}}
 			passed := false
 			next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { passed = true; return nil })
 			r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))
-			before := throttled(t)
-			err := g.enter(httptest.NewRecorder(), r)
+			before := throttledCount(t)
+			err := g.checkRequest(httptest.NewRecorder(), r)
 			if err == nil {
-				err = g.serveAllowed(httptest.NewRecorder(), r, next, &guard.Token{Subject: "alice"})
+				err = g.serveAuthorized(httptest.NewRecorder(), r, next, &guard.Token{Subject: "alice"})
 			}
 			if !slices.Equal(a.calls, tt.calls) || passed != tt.passes || (err == nil) != tt.passes || err != nil && !errors.Is(err, errRejected) {
 				t.Errorf("calls %v, passed %t: %v", a.calls, passed, err)
 			}
-			if n := throttled(t) - before; (n == 1) == tt.passes {
+			if n := throttledCount(t) - before; (n == 1) == tt.passes {
 				t.Errorf("%v throttled", n)
 			}
 		})
@@ -128,7 +130,7 @@ func TestAdmission(t *testing.T) {
 func TestDecisionsOfAdmission(t *testing.T) {
 	t.Parallel()
 	a := new(countingAdmission)
-	decided := decisions(func(*http.Request, enforce.Bearer, enforce.Decision) { _ = a.call("recorded") }, []Admission{a})
+	decided := notifyAdmissions(func(*http.Request, enforce.Bearer, enforce.Decision) { _ = a.call("recorded") }, []Admission{a})
 	if decided(nil, enforce.Bearer{}, enforce.Decision{}); !slices.Equal(a.calls, []string{"recorded", "decided"}) {
 		t.Error(a.calls)
 	}
@@ -141,13 +143,13 @@ func TestRefusalIsCounted(t *testing.T) {
 	}{
 		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrNoToken}, decisionNoToken},
 		{&guard.Error{Status: http.StatusUnauthorized, Err: fmt.Errorf("x: %w", guard.ErrExpired)}, decisionExpired},
-		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrSignature}, decisionInvalid},
+		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrInvalidSignature}, decisionInvalid},
 		{&guard.Error{Status: http.StatusForbidden}, decisionForbidden},
 		{&guard.Error{Status: http.StatusNotFound}, decisionForbidden},
 		{&guard.Error{Status: http.StatusServiceUnavailable, Err: guard.ErrUnavailable}, decisionUnavailable},
-		{&guard.Error{Status: http.StatusBadRequest, Err: guard.ErrPath}, decisionBadRequest},
+		{&guard.Error{Status: http.StatusBadRequest, Err: guard.ErrAmbiguousPath}, decisionBadRequest},
 	} {
-		if got := refusal(tt.err); got != tt.want || decisionCounts[got] == nil {
+		if got := decisionFor(tt.err); got != tt.want || decisionCounts[got] == nil {
 			t.Errorf("%+v is counted as %q", tt.err, got)
 		}
 	}
@@ -155,14 +157,14 @@ func TestRefusalIsCounted(t *testing.T) {
 
 func BenchmarkDecided(b *testing.B) {
 	for b.Loop() {
-		decided(decisionAllowed)
+		countDecision(decisionAllowed)
 	}
 }
 
 // Counting a request does not allocate.
 func TestDecidingAllocatesNothing(t *testing.T) {
 	expired := &guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrExpired}
-	if n := testing.AllocsPerRun(100, func() { decided(decisionAllowed); decided(refusal(expired)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { countDecision(decisionAllowed); countDecision(decisionFor(expired)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

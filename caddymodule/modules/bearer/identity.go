@@ -22,9 +22,9 @@ type holders interface {
 }
 
 type authenticator struct {
-	at      address
-	guard   *guard.Guard
-	holders holders // nil without the fhir app
+	location apiLocation
+	guard    *guard.Guard
+	holders  holders // nil without the fhir app
 
 	hasPolicies bool // whether policies may use groups and claims
 }
@@ -32,16 +32,16 @@ type authenticator struct {
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it sets
 // them to empty strings, since an earlier handler may have set them.
 func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err error) {
-	if !isPublic(r, a.at.path) {
+	if !isPublicRequest(r, a.location.path) {
 		token, err = a.verify(r)
 	}
-	(&identity{token: token}).set(r)
+	(&identity{token: token}).register(r)
 	return token, err
 }
 
 // verify returns the verified token of a request, or an error and no token.
 func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
-	if own := guard.TokenOf(r.Context()); own != nil {
+	if own := guard.TokenFromContext(r.Context()); own != nil {
 		return own, nil
 	}
 	raw, err := guard.Bearer(r)
@@ -49,30 +49,30 @@ func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
 		return nil, err
 	}
 	token, err := a.guard.Verify(r.Context(), raw)
-	if err != nil || !a.at.isOwn(token) {
+	if err != nil || !a.location.isLocalToken(token) {
 		return token, err
 	}
-	return a.complete(r.Context(), token)
+	return a.resolveHolder(r.Context(), token)
 }
 
-// complete looks up the holder of one of our own tokens, and rejects the token if its session or grant has ended.
-func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guard.Token, error) {
-	holder, err := a.holders.Holder(ctx, accessToken(token))
+// resolveHolder looks up the holder of one of our own tokens, and rejects the token if its session or grant has ended.
+func (a *authenticator) resolveHolder(ctx context.Context, token *guard.Token) (*guard.Token, error) {
+	holder, err := a.holders.Holder(ctx, toAccessToken(token))
 	switch {
 	case err != nil:
-		return nil, guard.Unavailable(err)
+		return nil, guard.VerificationUnavailable(err)
 	case holder == nil:
-		return nil, guard.Withdrawn()
+		return nil, guard.HolderRemoved()
 	case holder.FHIRUser == token.FHIRUser && !a.hasPolicies:
 		return token, nil
 	}
-	changed := *token // because other requests share the token
-	changed.FHIRUser, changed.Attributes = holder.FHIRUser, holder.Attributes
-	return &changed, nil
+	copied := *token // because other requests share the token
+	copied.FHIRUser, copied.Attributes = holder.FHIRUser, holder.Attributes
+	return &copied, nil
 }
 
-// accessToken returns the part of a token that the authorization server needs.
-func accessToken(t *guard.Token) tokenclaim.AccessToken {
+// toAccessToken returns the part of a token that the authorization server needs.
+func toAccessToken(t *guard.Token) tokenclaim.AccessToken {
 	return tokenclaim.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
 		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount, ACR: t.ACR,
@@ -82,28 +82,28 @@ func accessToken(t *guard.Token) tokenclaim.AccessToken {
 // identity provides the identity placeholders. They are computed on demand instead of set: few requests use them, and six more
 // entries would double Caddy's map of set values.
 type identity struct {
-	token   *guard.Token // nil: no verified identity
-	probing bool         // detects which provider answers first
+	token     *guard.Token // nil: no verified identity
+	isProbing bool         // detects which provider answers first
 }
 
-// set adds the placeholders to a request. Placeholders that another provider would answer first are set explicitly, so that
+// register adds the placeholders to a request. Placeholders that another provider would answer first are set explicitly, so that
 // none has another handler's value.
-func (i *identity) set(r *http.Request) {
+func (i *identity) register(r *http.Request) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	repl.Map(i.provide)
 	for _, name := range requester.IdentityPlaceholders {
-		if !i.isFirst(repl, name) {
+		if !i.isFirstProvider(repl, name) {
 			value, _ := i.provide(name)
 			repl.Set(name, value)
 		}
 	}
 }
 
-// isFirst reports whether this is the first provider with a value for a placeholder.
-func (i *identity) isFirst(repl *caddy.Replacer, name string) bool {
-	i.probing = true
+// isFirstProvider reports whether this is the first provider with a value for a placeholder.
+func (i *identity) isFirstProvider(repl *caddy.Replacer, name string) bool {
+	i.isProbing = true
 	by, _ := repl.Get(name)
-	i.probing = false
+	i.isProbing = false
 	return by == any(i)
 }
 
@@ -113,7 +113,7 @@ func (i *identity) provide(name string) (any, bool) {
 	switch {
 	case claim == nil:
 		return nil, false
-	case i.probing:
+	case i.isProbing:
 		return i, true
 	}
 	return *claim, true
@@ -154,30 +154,30 @@ type SignInPolicy struct {
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// check rejects a token if its sign-in does not meet the policy. isOwn is true for tokens of the fhir app.
+// check rejects a token if its sign-in does not meet the policy. isLocalToken is true for tokens of the fhir app.
 func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error {
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
 	}
-	if guard.TokenOf(r.Context()) != nil || isOwn && t.Subject == t.ClientID {
+	if guard.TokenFromContext(r.Context()) != nil || isOwn && t.Subject == t.ClientID {
 		return nil
 	}
 	required := guard.StepUp{ACR: p.ACR, MaxAge: time.Duration(p.MaxAge)}
 	if isOwn {
-		required.Meets = includesACR
+		required.SatisfiesACR = includesACR
 	}
 	return required.Check(t, time.Now())
 }
 
 // includesACR reports whether the class of one of our own tokens includes another.
-func includesACR(t *guard.Token, wanted string) bool {
-	return slices.Contains(oauth2.ACRValues, wanted) && oauth2.MeetsACR(t.ACR, wanted)
+func includesACR(t *guard.Token, required string) bool {
+	return slices.Contains(oauth2.ACRValues, required) && oauth2.MeetsACR(t.ACR, required)
 }
 
 // checkClasses rejects classes that no token can have, if only the fhir app's tokens are accepted.
-func (p *SignInPolicy) checkClasses(ownAlone bool) error {
+func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
 	for _, class := range p.ACR {
-		if ownAlone && !slices.Contains(oauth2.ACRValues, class) {
+		if onlyAppTokens && !slices.Contains(oauth2.ACRValues, class) {
 			return fmt.Errorf("acr %q is not one of %q, and no other issuer is trusted: no token would pass", class, oauth2.ACRValues)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// holderOfTokens returns the same holder and error for each token.
-type holderOfTokens struct {
+// fixedHolder returns the same holder and error for each token.
+type fixedHolder struct {
 	holder *tokenclaim.Holder
 	err    error
 }
 
-func (h holderOfTokens) Holder(context.Context, tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
+func (h fixedHolder) Holder(context.Context, tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return h.holder, h.err
 }
 
@@ -33,25 +33,25 @@ func TestTokenHasItsHolder(t *testing.T) {
 	nurses := tokenclaim.Attributes{IDP: "hospital", Groups: []string{"nurses"}}
 	for _, tt := range []struct {
 		name     string
-		holders  holderOfTokens
+		holders  fixedHolder
 		policies bool
 		status   int // of the rejection; 0: none
 		fhirUser string
 		groups   []string
 	}{
-		{"unchanged", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, false, 0, "Practitioner/1", nil},
-		{"unchanged, with policies", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, true, 0, "Practitioner/1", nurses.Groups},
-		{"another fhirUser", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/2", Attributes: nurses}, nil}, false, 0, "Practitioner/2", nurses.Groups},
-		{"no fhirUser any more", holderOfTokens{&tokenclaim.Holder{}, nil}, false, 0, "", nil},
-		{"gone", holderOfTokens{}, false, http.StatusUnauthorized, "", nil},
-		{"the store fails", holderOfTokens{nil, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
-		{"the store fails after a cached holder", holderOfTokens{&tokenclaim.Holder{FHIRUser: "Practitioner/1"}, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
+		{"unchanged", fixedHolder{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, false, 0, "Practitioner/1", nil},
+		{"unchanged, with policies", fixedHolder{&tokenclaim.Holder{FHIRUser: "Practitioner/1", Attributes: nurses}, nil}, true, 0, "Practitioner/1", nurses.Groups},
+		{"another fhirUser", fixedHolder{&tokenclaim.Holder{FHIRUser: "Practitioner/2", Attributes: nurses}, nil}, false, 0, "Practitioner/2", nurses.Groups},
+		{"no fhirUser any more", fixedHolder{&tokenclaim.Holder{}, nil}, false, 0, "", nil},
+		{"gone", fixedHolder{}, false, http.StatusUnauthorized, "", nil},
+		{"the store fails", fixedHolder{nil, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
+		{"the store fails after a cached holder", fixedHolder{&tokenclaim.Holder{FHIRUser: "Practitioner/1"}, errors.New("broken")}, false, http.StatusServiceUnavailable, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			a := authenticator{holders: tt.holders, hasPolicies: tt.policies}
 			verified := guard.Token{Subject: "alice", FHIRUser: "Practitioner/1"}
-			got, err := a.complete(t.Context(), &verified)
+			got, err := a.resolveHolder(t.Context(), &verified)
 			refused, _ := errors.AsType[*guard.Error](err)
 			switch {
 			case tt.status == 0 && err != nil, tt.status != 0 && (refused == nil || refused.Status != tt.status || got != nil):
@@ -77,7 +77,7 @@ func TestIdentityWithoutToken(t *testing.T) {
 	r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))
 	replacer, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	replacer.Set("http.auth.user.id", "mallory")
-	if _, err := (&authenticator{at: address{path: "/fhir/R4"}}).authenticate(r); !errors.Is(err, guard.ErrNoToken) {
+	if _, err := (&authenticator{location: apiLocation{path: "/fhir/R4"}}).authenticate(r); !errors.Is(err, guard.ErrNoToken) {
 		t.Error(err)
 	}
 	if id, _ := replacer.GetString("http.auth.user.id"); id != "" {
@@ -85,7 +85,7 @@ func TestIdentityWithoutToken(t *testing.T) {
 	}
 }
 
-func TestIdentityIsOursAlone(t *testing.T) {
+func TestIdentityIsSetByGuardOnly(t *testing.T) {
 	t.Parallel()
 	forged := func(string) (any, bool) { return "forged", true }
 	for _, tt := range []struct {
@@ -111,8 +111,8 @@ func TestIdentityIsOursAlone(t *testing.T) {
 			tt.before(repl)
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
-			(&identity{token: &guard.Token{Subject: "earlier", ClientID: "earlier", Scope: "earlier"}}).set(r)
-			(&identity{token: tt.token}).set(r)
+			(&identity{token: &guard.Token{Subject: "earlier", ClientID: "earlier", Scope: "earlier"}}).register(r)
+			(&identity{token: tt.token}).register(r)
 			all := "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.patient} {http.auth.user.fhir_user} {http.auth.user.issuer}"
 			if got := repl.ReplaceAll(all, ""); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -128,7 +128,7 @@ var identityToken = &guard.Token{
 // Tokens of a client for itself, and internal requests, are exempt from the sign-in policy.
 func TestSignInPolicyOfApps(t *testing.T) {
 	t.Parallel()
-	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, address{issuer: "https://localhost:8443"}
+	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, apiLocation{issuer: "https://localhost:8443"}
 	now, long := time.Now(), time.Now().Add(-2*time.Hour)
 	for _, tt := range []struct {
 		name    string
@@ -145,11 +145,11 @@ func TestSignInPolicyOfApps(t *testing.T) {
 		{"a person of another issuer", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "mfa", AuthTime: now}, false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if err := p.check(r, &tt.token, at.isOwn(&tt.token)); (err != nil) != tt.refused {
+		if err := p.check(r, &tt.token, at.isLocalToken(&tt.token)); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		own := r.WithContext(guard.WithToken(r.Context(), tt.token))
-		if err := p.check(own, &tt.token, at.isOwn(&tt.token)); err != nil {
+		if err := p.check(own, &tt.token, at.isLocalToken(&tt.token)); err != nil {
 			t.Errorf("%s, asked by the picker: %v", tt.name, err)
 		}
 	}

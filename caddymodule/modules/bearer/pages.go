@@ -15,25 +15,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 )
 
-// keySealing seals with the first of several keys, and opens with any.
-type keySealing struct{ keys keyring.SharedKeys }
+// linkSealing seals with the first of several keys, and opens with any.
+type linkSealing struct{ keys keyring.SharedKeys }
 
 // processSealing seals with a key of this process, for a guard without the fhir app and its persistent keys: page links
 // expire with a restart.
-var processSealing = sync.OnceValues(func() (keySealing, error) {
+var processSealing = sync.OnceValues(func() (linkSealing, error) {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails
 	sealer, err := keyring.NewSealer(key)
-	return keySealing{keyring.SharedKeys{sealer}}, err
+	return linkSealing{keyring.SharedKeys{sealer}}, err
 })
 
 // Seal implements [enforce.Sealing].
-func (s keySealing) Seal(_ context.Context, text, binding string) (string, error) {
+func (s linkSealing) Seal(_ context.Context, text, binding string) (string, error) {
 	return s.keys.Seal(text, binding), nil
 }
 
 // Unseal implements [enforce.Sealing].
-func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+func (s linkSealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	return s.keys.Unseal(sealed, binding, maxAge)
 }
 
@@ -48,24 +48,24 @@ func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 		return processSealing()
 	}
 	keys, err := sharedkey.Resolve("seal_key", sealKeys, sharedkey.NewLinkKeys)
-	return keySealing{keys}, err
+	return linkSealing{keys}, err
 }
 
-var _ enforce.Sealing = keySealing{}
+var _ enforce.Sealing = linkSealing{}
 
 // statesKind is the kind of the store's keys for page states.
 const statesKind = "page"
 
 // stateLimits are the limits of one gateway. Gateways that share a store have separate limits.
 type stateLimits struct {
-	// ofClient and bytesOfClient limit one person with one client. Beyond them, the oldest state is discarded.
-	ofClient, bytesOfClient int
-	// bytes limits all clients together. Beyond it, the client with the most bytes loses its oldest state, so that no client
+	// statesPerClient and bytesOfClient limit one person with one client. Beyond them, the oldest state is discarded.
+	statesPerClient, bytesPerClient int
+	// totalBytes limits all clients together. Beyond it, the client with the most bytes loses its oldest state, so that no client
 	// can displace the others.
-	bytes int
+	totalBytes int
 }
 
-var defaultStateLimits = stateLimits{ofClient: 1024, bytesOfClient: 16 << 20, bytes: 256 << 20}
+var defaultStateLimits = stateLimits{statesPerClient: 1024, bytesPerClient: 16 << 20, totalBytes: 256 << 20}
 
 // pageStates stores page states within the limits.
 type pageStates struct {
@@ -75,7 +75,7 @@ type pageStates struct {
 	clients map[string][]pageState // oldest first
 	sizes   map[string]int         // bytes by client
 	bytes   int                    // total
-	swept   time.Time
+	sweptAt time.Time
 }
 
 type pageState struct {
@@ -90,63 +90,63 @@ func newPageStates(app App) enforce.PageStates {
 	if app == nil {
 		return processStates()
 	}
-	return newStates(app.Stores().Store, defaultStateLimits)
+	return newStatesIn(app.Stores().Store, defaultStateLimits)
 }
 
 // processStates stores states for guards without the fhir app. They survive a reload, like the links.
-var processStates = sync.OnceValue(func() *pageStates { return newStates(store.NewMemory(0, time.Hour), defaultStateLimits) })
+var processStates = sync.OnceValue(func() *pageStates { return newStatesIn(store.NewMemory(0, time.Hour), defaultStateLimits) })
 
-func newStates(in store.Store, limits stateLimits) *pageStates {
-	return &pageStates{store: in, limits: limits, clients: map[string][]pageState{}, sizes: map[string]int{}, swept: time.Now()}
+func newStatesIn(in store.Store, limits stateLimits) *pageStates {
+	return &pageStates{store: in, limits: limits, clients: map[string][]pageState{}, sizes: map[string]int{}, sweptAt: time.Now()}
 }
 
 // PutState implements [enforce.PageStates].
 func (s *pageStates) PutState(ctx context.Context, binding, key string, state []byte, ttl time.Duration) error {
 	added := pageState{bindingClient(binding), store.Key(statesKind, key), len(state), time.Now().Add(ttl)}
-	discarded := s.makeRoom(added)
-	step := []*store.Call{{Op: store.Put, Key: added.key, Value: state, TTL: ttl}}
+	discarded := s.selectDiscarded(added)
+	calls := []*store.Call{{Op: store.Put, Key: added.key, Value: state, TTL: ttl}}
 	for _, old := range discarded {
-		step = append(step, &store.Call{Op: store.Delete, Key: old.key})
+		calls = append(calls, &store.Call{Op: store.Delete, Key: old.key})
 	}
-	if err := s.store.Do(ctx, step...); err != nil {
+	if err := s.store.Do(ctx, calls...); err != nil {
 		return err
 	}
 	s.record(added, discarded)
 	return nil
 }
 
-// makeRoom returns the states that must be discarded before another state is stored.
-func (s *pageStates) makeRoom(added pageState) (discarded []pageState) {
+// selectDiscarded returns the states that must be discarded before another state is stored.
+func (s *pageStates) selectDiscarded(added pageState) (discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.swept) > time.Hour || s.bytes+added.size > s.limits.bytes {
+	if time.Since(s.sweptAt) > time.Hour || s.bytes+added.size > s.limits.totalBytes {
 		s.sweep()
 	}
-	left, sizes, freed := s.clients, s.sizes, 0
+	states, sizes, freedBytes := s.clients, s.sizes, 0
 	discardOldest := func(client string) {
 		if len(discarded) == 0 {
-			left, sizes = maps.Clone(s.clients), maps.Clone(s.sizes)
+			states, sizes = maps.Clone(s.clients), maps.Clone(s.sizes)
 		}
-		oldest := left[client][0]
-		left[client] = left[client][1:]
+		oldest := states[client][0]
+		states[client] = states[client][1:]
 		sizes[client] -= oldest.size
-		discarded, freed = append(discarded, oldest), freed+oldest.size
+		discarded, freedBytes = append(discarded, oldest), freedBytes+oldest.size
 	}
-	for len(left[added.client]) > 0 && (len(left[added.client]) >= s.limits.ofClient || sizes[added.client]+added.size > s.limits.bytesOfClient) {
+	for len(states[added.client]) > 0 && (len(states[added.client]) >= s.limits.statesPerClient || sizes[added.client]+added.size > s.limits.bytesPerClient) {
 		discardOldest(added.client)
 	}
-	for freed < s.bytes && s.bytes-freed+added.size > s.limits.bytes {
-		discardOldest(largest(sizes))
+	for freedBytes < s.bytes && s.bytes-freedBytes+added.size > s.limits.totalBytes {
+		discardOldest(largestClient(sizes))
 	}
 	return discarded
 }
 
-// largest returns the client with the largest total size of states.
-func largest(sizes map[string]int) (client string) {
-	most := 0
+// largestClient returns the client with the largest total size of states.
+func largestClient(sizes map[string]int) (client string) {
+	maximum := 0
 	for name, size := range sizes {
-		if size > most {
-			client, most = name, size
+		if size > maximum {
+			client, maximum = name, size
 		}
 	}
 	return client
@@ -166,15 +166,15 @@ func (s *pageStates) record(added pageState, discarded []pageState) {
 
 // sweep removes expired states, which the store has deleted, from the counters.
 func (s *pageStates) sweep() {
-	s.swept = time.Now()
+	s.sweptAt = time.Now()
 	for client := range s.clients {
-		s.remove(client, func(state pageState) bool { return !s.swept.Before(state.expires) })
+		s.remove(client, func(state pageState) bool { return !s.sweptAt.Before(state.expires) })
 	}
 }
 
 // remove removes the matching states of a client from the counters.
 func (s *pageStates) remove(client string, matches func(pageState) bool) {
-	left := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
+	remaining := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
 		if !matches(state) {
 			return false
 		}
@@ -182,7 +182,7 @@ func (s *pageStates) remove(client string, matches func(pageState) bool) {
 		s.sizes[client] -= state.size
 		return true
 	})
-	if s.clients[client] = left; len(left) == 0 {
+	if s.clients[client] = remaining; len(remaining) == 0 {
 		delete(s.clients, client)
 		delete(s.sizes, client)
 	}

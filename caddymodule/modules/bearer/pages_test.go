@@ -96,7 +96,7 @@ func TestSealKey(t *testing.T) {
 		key, want string
 	}{
 		"too short":    {nil, "c2hvcnQ=", "seal_key: must be base64"},
-		"with the app": {appOfTest{}, sealKey, "give that store_key"},
+		"with the app": {fakeApp{}, sealKey, "give that store_key"},
 	} {
 		if _, err := sealingWith(tt.app, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
@@ -106,8 +106,8 @@ func TestSealKey(t *testing.T) {
 
 func sealingWith(app App, keys ...string) (enforce.Sealing, error) { return newSealing(app, keys) }
 
-// appOfTest is a fhir app for tests that only need its presence.
-type appOfTest struct{ App }
+// fakeApp is a fhir app for tests that only need its presence.
+type fakeApp struct{ App }
 
 // Keys of several gateways.
 var (
@@ -117,13 +117,13 @@ var (
 
 // bindingTo returns the binding of a token for a person and a client.
 func bindingTo(subject, scope string) string {
-	return bindingOf(&guard.Token{Issuer: "https://issuer.example", Subject: subject, ClientID: "app", Scope: scope})
+	return linkBinding(&guard.Token{Issuer: "https://issuer.example", Subject: subject, ClientID: "app", Scope: scope})
 }
 
 // A client that exceeds its limit loses its oldest state, regardless of the scopes of its tokens; other clients lose none.
 func TestPageStates(t *testing.T) {
 	t.Parallel()
-	states := newStates(store.NewMemory(0, 0), stateLimits{ofClient: 3, bytesOfClient: 100, bytes: 150})
+	states := newStatesIn(store.NewMemory(0, 0), stateLimits{statesPerClient: 3, bytesPerClient: 100, totalBytes: 150})
 	put := func(subject, key string, size int) error {
 		return states.PutState(t.Context(), bindingTo(subject, "patient/*.rs "+key), key, make([]byte, size), time.Hour)
 	}
@@ -172,7 +172,7 @@ func TestPageStates(t *testing.T) {
 func TestPageStatesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		states := newStates(store.NewMemory(0, 0), stateLimits{ofClient: 10, bytesOfClient: 100, bytes: 100})
+		states := newStatesIn(store.NewMemory(0, 0), stateLimits{statesPerClient: 10, bytesPerClient: 100, totalBytes: 100})
 		for range 3 {
 			if err := states.PutState(t.Context(), bindingTo("alice", ""), "key", make([]byte, 90), time.Hour); err != nil {
 				t.Fatal(err)
@@ -192,7 +192,7 @@ func TestPageStatesExpire(t *testing.T) {
 func TestPageStatesFullStore(t *testing.T) {
 	t.Parallel()
 	full := store.NewMemory(1, 0)
-	states := newStates(full, defaultStateLimits)
+	states := newStatesIn(full, defaultStateLimits)
 	if err := full.Put(t.Context(), "code:1", nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestPageLinkIsBoundToToken(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	t.Cleanup(cancel)
-	e, err := newEnforcement(ctx, &Enforcement{}, nil, address{path: "/fhir/R4", url: "https://fhir.example.org/fhir/R4"}, nil,
+	e, err := newEnforcement(ctx, &Enforcement{}, nil, apiLocation{path: "/fhir/R4", url: "https://fhir.example.org/fhir/R4"}, nil,
 		func(*http.Request, enforce.Bearer, enforce.Decision) {})
 	if err != nil {
 		t.Fatal(err)

@@ -56,52 +56,52 @@ type Introspection struct {
 	// Also introspect JWTs: the issuer's JWTs, even if it is trusted, or, without an issuer, JWTs of issuers that are not
 	// trusted. This is for JWTs with too few claims, such as Keycloak's lightweight ones, and to respect revocations. Default:
 	// only opaque tokens.
-	All bool `json:"all,omitempty"`
+	IncludeJWTs bool `json:"all,omitempty"`
 
 	// How long an active token is cached. Default: `1m`; with `all`, `10s`.
-	Remember caddy.Duration `json:"remember,omitempty"`
+	CacheLifetime caddy.Duration `json:"remember,omitempty"`
 
 	option.TLS
 }
 
 const (
-	defaultRemembered = 10 * time.Second // with the option all
-	maxRemembered     = time.Hour        // limits the delay of a revocation
+	defaultAllLifetime = 10 * time.Second // with the option all
+	maxCacheLifetime   = time.Hour        // limits the delay of a revocation
 )
 
 const anyAudience = "any"
 
-var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
+var errAudienceRequired = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
 
 // newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted issuers with their keys,
 // and of introspection, if configured.
-func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection, asking guard.KeySet, claims *tokenclaim.Names) (*guard.Guard, error) {
-	memory := guard.NewMemory(guard.DefaultMemorySize)
+func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKeys, introspection *Introspection, introspectionKeys guard.KeySet, claims *tokenclaim.Names) (*guard.Guard, error) {
+	memory := guard.NewTokenCache(guard.DefaultTokenCacheSize)
 	var own *guard.Verifier
 	if app != nil {
 		own = &guard.Verifier{
 			Issuer: at.issuer, Audience: at.url,
-			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: app.Revoked, Memory: memory,
+			Keys: keySetAdapter{app.Keys(), keyring.ErrUnknownKey}, IsRevoked: app.IsRevoked, Cache: memory,
 		}
 	}
-	var trusted []*guard.Trusted
-	for i, t := range trust {
+	var trusted []*guard.TrustedVerifier
+	for i, t := range issuers {
 		expected, err := at.audience(t.Audience)
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
-		trusted = append(trusted, &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Memory: memory})
+		trusted = append(trusted, &guard.TrustedVerifier{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Cache: memory})
 	}
-	introspector, err := asked.introspector(at, memory, asking, claims)
+	introspector, err := introspection.newIntrospector(at, memory, introspectionKeys, claims)
 	if err != nil {
-		return nil, fmt.Errorf("introspect %s: %w", asked.Endpoint, err)
+		return nil, fmt.Errorf("introspect %s: %w", introspection.Endpoint, err)
 	}
 	return guard.New(own, trusted, introspector)
 }
 
-func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []trustedKeys, err error) {
-	for _, t := range trust {
-		keys, err := held.take(ctx, t.Issuer, &t.TLS)
+func acquireKeys(ctx caddy.Context, issuers []TrustedIssuer, acquired *acquiredKeys) (all []trustedKeys, err error) {
+	for _, t := range issuers {
+		keys, err := acquired.acquire(ctx, t.Issuer, &t.TLS)
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
@@ -110,20 +110,20 @@ func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []tru
 	return all, nil
 }
 
-// keysOf returns the keys of the issuer; nil without an issuer URL.
-func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet, error) {
+// acquireKeys returns the keys of the issuer; nil without an issuer URL.
+func (i *Introspection) acquireKeys(ctx caddy.Context, acquired *acquiredKeys) (guard.KeySet, error) {
 	if i == nil || relyingparty.CheckIssuer(i.Issuer) != nil {
 		return nil, nil
 	}
-	keys, err := held.take(ctx, i.Issuer, &i.TLS)
+	keys, err := acquired.acquire(ctx, i.Issuer, &i.TLS)
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", i.Endpoint, err)
 	}
 	return keys, nil
 }
 
-// introspector returns the configured introspector; nil without introspection.
-func (i *Introspection) introspector(at address, memory *guard.Memory, keys guard.KeySet, claims *tokenclaim.Names) (*guard.Introspector, error) {
+// newIntrospector returns the configured introspector; nil without introspection.
+func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache, keys guard.KeySet, claims *tokenclaim.Names) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -137,16 +137,16 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: relyingparty.Transport(config),
-		All: i.All, Remember: time.Duration(i.Remember), Keys: keys, Claims: claims,
+		AcceptsAnyAudience: i.Audience == anyAudience, Cache: memory, Network: requester.Network, Transport: relyingparty.Transport(config),
+		IntrospectsJWTs: i.IncludeJWTs, CacheLifetime: time.Duration(i.CacheLifetime), Keys: keys, Claims: claims,
 	}
-	if i.All {
-		asker.Remember = cmp.Or(asker.Remember, defaultRemembered)
+	if i.IncludeJWTs {
+		asker.CacheLifetime = cmp.Or(asker.CacheLifetime, defaultAllLifetime)
 	}
-	if asker.Remember > maxRemembered {
-		return nil, fmt.Errorf("all %v is longer than %v: revocations would not count meanwhile", asker.Remember, maxRemembered)
+	if asker.CacheLifetime > maxCacheLifetime {
+		return nil, fmt.Errorf("all %v is longer than %v: revocations would not count meanwhile", asker.CacheLifetime, maxCacheLifetime)
 	}
-	if !asker.AnyAudience {
+	if !asker.AcceptsAnyAudience {
 		asker.Audience, err = at.audience(i.Audience)
 	}
 	return asker, err
@@ -154,7 +154,7 @@ func (i *Introspection) introspector(at address, memory *guard.Memory, keys guar
 
 func parseTrust(to *[]TrustedIssuer) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
-		issuer, audience, err := option.OneOrTwo(d)
+		issuer, audience, err := option.ParseOneOrTwo(d)
 		if err != nil {
 			return err
 		}
@@ -173,11 +173,11 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 
 // parseAll parses all, with an optional cache time.
 func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
-	i.All = true
+	i.IncludeJWTs = true
 	if d.CountRemainingArgs() == 0 {
 		return nil
 	}
-	return option.Duration(&i.Remember)(d)
+	return option.Duration(&i.CacheLifetime)(d)
 }
 
 func parseIntrospect(to **Introspection) option.Setter {
@@ -207,43 +207,43 @@ func parseIntrospect(to **Introspection) option.Setter {
 // issuer is down during a reload.
 var issuerKeys = caddy.NewUsagePool()
 
-// guardKeys adapts a key set to package guard.
-type guardKeys struct {
-	set     guard.KeySet
-	unknown error // the set's own error for an unknown kid
+// keySetAdapter adapts a key set to package guard.
+type keySetAdapter struct {
+	set             guard.KeySet
+	unknownKeyError error // the set's own error for an unknown kid
 }
 
-func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+func (k keySetAdapter) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	key, err := k.set.Key(ctx, kid)
-	if errors.Is(err, k.unknown) {
+	if errors.Is(err, k.unknownKeyError) {
 		return key, guard.ErrUnknownKey
 	}
 	if pending, ok := errors.AsType[*relyingparty.PendingError](err); ok {
-		return key, &guard.WaitError{Wait: pending.Wait, Why: pending.Error()}
+		return key, &guard.WaitError{Wait: pending.Wait, Reason: pending.Error()}
 	}
 	return key, err
 }
 
 // trustedKeys are the keys of a trusted issuer, and its discovery document.
 type trustedKeys struct {
-	guardKeys
+	keySetAdapter
 	discovery *relyingparty.Discovery
 }
 
 func (trustedKeys) Destruct() error { return nil }
 
-// heldKeys are the keys of the issuerKeys entries that a fhir_bearer uses.
-type heldKeys []string
+// acquiredKeys are the keys of the issuerKeys entries that a fhir_bearer uses.
+type acquiredKeys []string
 
-// take returns the keys of an issuer from the pool, until release.
-func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none trustedKeys, err error) {
+// acquire returns the keys of an issuer from the pool, until release.
+func (h *acquiredKeys) acquire(ctx caddy.Context, issuer string, tls *option.TLS) (zero trustedKeys, err error) {
 	authorities, err := tls.Authorities()
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	config, err := tls.ClientConfig()
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	key := fmt.Sprintf("%q %q %q", issuer, *tls, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
@@ -253,17 +253,17 @@ func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none
 			return nil, err
 		}
 		discovery, err := relyingparty.NewDiscovery(c)
-		return trustedKeys{guardKeys{set, relyingparty.ErrUnknownKey}, discovery}, err
+		return trustedKeys{keySetAdapter{set, relyingparty.ErrUnknownKey}, discovery}, err
 	})
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	*h = append(*h, key)
 	return keys.(trustedKeys), nil
 }
 
 // release returns all keys to the pool.
-func (h heldKeys) release() error {
+func (h acquiredKeys) release() error {
 	var errs []error
 	for _, key := range h {
 		_, err := issuerKeys.Delete(key)

@@ -101,7 +101,7 @@ type Expand struct {
 	cors       *crossorigin.Policy
 	handler    *api.Handler
 	dispatcher *dispatch.Dispatcher
-	loaded     *pooledLibrary
+	library    *pooledLibrary
 	state      *pooledState
 	failures   *fhirerror.Log
 }
@@ -115,7 +115,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
 	h.failures = fhirerror.NewHandlerLog(ctx)
-	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirbase.ResolveBase(ctx, h.FHIRBase); err != nil {
 		return err
 	}
 	if err := h.provisionCORS(ctx); err != nil {
@@ -129,16 +129,16 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	}
 	h.handler = h.newHandler(ctx)
 	h.dispatcher = h.newDispatcher()
-	_, err = placement.Checks(ctx)
+	_, err = placement.LoadSites(ctx)
 	return err
 }
 
 // provisionState loads or takes over the state that outlives a configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
-	if _, known := variations[h.VaryBy]; !known {
+	if _, isValid := varyByNames[h.VaryBy]; !isValid {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
-	h.loaded, err = loadDefinitions(ctx, definitions.Options{
+	h.library, err = loadDefinitions(ctx, definitions.Options{
 		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
 	})
 	if err != nil {
@@ -152,11 +152,11 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 
 func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 	t := &api.Handler{
-		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), HasOtherServers: true,
-		Limits: expansion.Limits{Entries: h.MaxEntries}, AcquireSlot: takeTurn, Principal: expandHost{}.name,
+		CurrentLibrary: h.library.watch.Current, FetchedDefinitions: h.state.FetchedDefinitions(), HasOtherServers: true,
+		Limits: expansion.Limits{Entries: h.MaxEntries}, AcquireSlot: acquireSlot, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software.Version()
-	if _, err := fhirbase.Find[App](ctx); err == nil {
+	if _, err := fhirbase.FindApp[App](ctx); err == nil {
 		t.Statement.Security = []string{"SMART-on-FHIR"}
 	}
 	return t
@@ -164,16 +164,16 @@ func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 
 func (h *Expand) newDispatcher() *dispatch.Dispatcher {
 	o := dispatch.Options{
-		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
-		VaryBy: variations[h.VaryBy], NextTimeout: h.timeout(),
+		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.library.epochOf, State: h.state.State,
+		VaryBy: varyByNames[h.VaryBy], NextTimeout: h.timeout(),
 		Host: dispatch.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, WriteLocalHeader: responsemark.Write, Failed: h.failures.Server,
-			End: func(e dispatch.Invalidation) { Invalidate(e) },
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, WriteLocalHeader: responsemark.WriteHeader, ReportFailure: h.failures.LogServerError,
+			Invalidate: func(e dispatch.Invalidation) { Invalidate(e) },
 		},
 	}
 	if h.cors != nil {
-		o.Host.CrossOrigin = func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-			w, _ = h.cors.Answer(w, r)
+		o.Host.WithCORS = func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+			w, _ = h.cors.HandlePreflight(w, r)
 			return w
 		}
 	}
@@ -192,7 +192,7 @@ func (h *Expand) Placement() placement.Placement {
 func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
-	app, err := fhirbase.FindAny[App](ctx)
+	app, err := fhirbase.FindAppOrNil[App](ctx)
 	if err != nil {
 		return err
 	}
@@ -205,35 +205,35 @@ func (h *Expand) Cleanup() (err error) {
 	if h.state != nil {
 		err = h.state.release()
 	}
-	if h.loaded != nil {
-		err = errors.Join(err, h.loaded.release())
+	if h.library != nil {
+		err = errors.Join(err, h.library.release())
 	}
 	return err
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	defer slowbody.FHIR.Limit(w, r)()
-	if h.cors != nil && httporigin.IsPreflight(r) && h.dispatcher.Serves(preflighted(r)) {
-		_, _ = h.cors.Answer(w, r)
+	defer slowbody.FHIRPace.Limit(w, r)()
+	if h.cors != nil && httporigin.IsPreflight(r) && h.dispatcher.Serves(preflightTarget(r)) {
+		_, _ = h.cors.HandlePreflight(w, r)
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {
-		caddyhttp.SetVar(r.Context(), fhirbase.AnsweredOperations, h.AllOperations)
+		caddyhttp.SetVar(r.Context(), fhirbase.LocalOperationsVar, h.AllOperations)
 	}
-	r, s := traced(r, h.dispatcher, h.FHIRBase)
+	r, s := startOperationSpan(r, h.dispatcher, h.FHIRBase)
 	defer s.End()
 	if err := h.dispatcher.ServeHTTP(w, r, next); err != nil {
-		return fhirerror.Answer(w, r, h.FHIRBase, h.failures, handlerError(err))
+		return fhirerror.HandleError(w, r, h.FHIRBase, h.failures, handlerError(err))
 	}
 	return nil
 }
 
-// preflighted returns the request that a preflight announces.
-func preflighted(r *http.Request) *http.Request {
-	about := *r
-	about.Method = r.Header.Get("Access-Control-Request-Method")
-	return &about
+// preflightTarget returns the request that a preflight announces.
+func preflightTarget(r *http.Request) *http.Request {
+	target := *r
+	target.Method = r.Header.Get("Access-Control-Request-Method")
+	return &target
 }
 
 var (
@@ -244,9 +244,9 @@ var (
 	_ placement.Handler           = (*Expand)(nil)
 )
 
-// traced starts a span for an operation, if spans are recorded. Its outcome is that of the metrics.
-func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Request, span.Span) {
-	if !span.Recording(r.Context()) || !by.Serves(r) {
+// startOperationSpan starts a span for an operation, if spans are recorded. Its outcome is that of the metrics.
+func startOperationSpan(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Request, span.Span) {
+	if !span.IsRecording(r.Context()) || !by.Serves(r) {
 		return r, span.Span{}
 	}
 	r, s := span.Request(r, span.Expand)
@@ -303,14 +303,14 @@ func (c *Caching) timeout() time.Duration {
 	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)
 }
 
-var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
+var varyByNames = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
 // Subdirectives returns the subdirectives of fhir_expand for sources and caching.
 func (c *Caching) Subdirectives() option.Block {
 	return option.Block{
 		"ttl":         option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
 		"max_size":    option.Size(&c.MaxSize),
-		"stale":       option.UpToTwo(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
+		"stale":       option.OneOrTwoWords(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
 		"vary_by":     option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
 		"vary_header": option.Words(&c.VaryHeaders, nil),
 		"timeout":     option.Duration(&c.Timeout),
@@ -363,10 +363,10 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"definitions": h.parseDefinitions,
 		"synonyms":    option.Words(&h.Synonyms, nil),
 		"weights":     option.Words(&h.Weights, nil),
-		"core":        option.Only("off", &h.CoreOff),
-		"operations":  option.Only("all", &h.AllOperations),
+		"core":        option.SingleValue("off", &h.CoreOff),
+		"operations":  option.SingleValue("all", &h.AllOperations),
 		"max_entries": option.Number(&h.MaxEntries),
-		"cors":        option.Words(&h.CORS, crossorigin.Check),
+		"cors":        option.Words(&h.CORS, crossorigin.CheckWord),
 	}
 	maps.Copy(fields, h.Caching.Subdirectives())
 	return option.ParseDirective(d, fields, "route")
@@ -429,7 +429,7 @@ type UpstreamRoute struct {
 func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), TTL: time.Duration(u.TTL),
-		MaxAnswer: max(remote.DefaultMaxAnswer, c.MaxSize/4), // so that several fit into the cache
+		MaxResponseSize: max(remote.DefaultMaxResponseSize, c.MaxSize/4), // so that several fit into the cache
 	}
 	for _, secret := range []struct {
 		option, text string
@@ -458,8 +458,8 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	fields := option.Block{
 		"ttl":        option.Duration(&u.TTL),
 		"bearer":     option.Word(&u.Bearer, option.CheckPlaceholders),
-		"basic":      option.Two(&u.Username, &u.Password),
-		"allow_http": option.Bareword(&u.AllowHTTP),
+		"basic":      option.TwoWords(&u.Username, &u.Password),
+		"allow_http": option.Flag(&u.AllowHTTP),
 	}
 	maps.Copy(fields, u.TLS.Subdirectives())
 	if err := fields.Parse(d); err != nil {

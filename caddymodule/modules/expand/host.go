@@ -60,9 +60,9 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detached is a copy of the parts of a request that later handlers need. The request's own context may have ended by then, and
+// detachedRequest is a copy of the parts of a request that later handlers need. The request's own context may have ended by then, and
 // Caddy's handlers modify it.
-type detached struct {
+type detachedRequest struct {
 	address  string
 	clientID string
 	identity map[string]any // by placeholder
@@ -73,11 +73,11 @@ type detached struct {
 type detachedKey struct{}
 
 // detachedFrom returns the copy in a context, or creates one.
-func detachedFrom(ctx context.Context) *detached {
-	if d, ok := ctx.Value(detachedKey{}).(*detached); ok {
+func detachedFrom(ctx context.Context) *detachedRequest {
+	if d, ok := ctx.Value(detachedKey{}).(*detachedRequest); ok {
 		return d
 	}
-	d := &detached{address: requester.IP(ctx)}
+	d := &detachedRequest{address: requester.IP(ctx)}
 	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
 		d.vars = maps.Clone(vars)
 	}
@@ -113,8 +113,8 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
 }
 
-// background passes internal requests to the next handler.
-type background struct {
+// backgroundHandler passes internal requests to the next handler.
+type backgroundHandler struct {
 	next   dispatch.NextHandler
 	server *caddyhttp.Server
 	host   string
@@ -122,55 +122,57 @@ type background struct {
 
 func (expandHost) Background(r *http.Request, next dispatch.NextHandler) dispatch.NextHandler {
 	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return &background{next, server, r.Host}
+	return &backgroundHandler{next, server, r.Host}
 }
 
-func (b *background) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+func (b *backgroundHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	r.Host, r.RemoteAddr = b.host, "127.0.0.1:0"
 	return b.next.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, b.server))
 }
 
 func (expandHost) Status(err error) int {
-	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
-	return failed.StatusCode
+	handlerErr, _ := errors.AsType[caddyhttp.HandlerError](err)
+	return handlerErr.StatusCode
 }
 
 // handlerError converts an error of package dispatch to one with a status for Caddy.
 func handlerError(err error) error {
-	failed, ok := errors.AsType[*dispatch.Error](err)
+	dispatchErr, ok := errors.AsType[*dispatch.Error](err)
 	if !ok {
 		return err
 	}
-	if _, theirs := errors.AsType[caddyhttp.HandlerError](failed.Err); theirs && failed.Status == 0 {
-		return failed.Err
+	if _, isHandlerError := errors.AsType[caddyhttp.HandlerError](dispatchErr.Err); isHandlerError && dispatchErr.Status == 0 {
+		return dispatchErr.Err
 	}
-	return caddyhttp.Error(cmp.Or(failed.Status, http.StatusInternalServerError), failed.Err)
+	return caddyhttp.Error(cmp.Or(dispatchErr.Status, http.StatusInternalServerError), dispatchErr.Err)
 }
 
 var (
 	_ dispatch.Guard       = expandHost{}
 	_ dispatch.Server      = expandHost{}
-	_ dispatch.NextHandler = (*background)(nil)
+	_ dispatch.NextHandler = (*backgroundHandler)(nil)
 )
 
-// costly queues the costly requests of all fhir_expand handlers. One per processor runs at a time.
-var costly = fairqueue.New(runtime.GOMAXPROCS(0))
+// costlyQueue queues the costly requests of all fhir_expand handlers. One per processor runs at a time.
+var costlyQueue = fairqueue.New(runtime.GOMAXPROCS(0))
 
-const maxTurnWait = 10 * time.Second
+const maxSlotWait = 10 * time.Second
 
-// takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the slots, and so does a
+// acquireSlot waits up to maxSlotWait until a costly request may run. A network gets at most half of the slots, and so does a
 // client.
-func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
-
-// takeTurnIn is like takeTurn, but for any queue.
-func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
-	defer cancel()
-	return queue.Enter(ctx, turnHolders(ctx)...)
+func acquireSlot(ctx context.Context) (release func(), err error) {
+	return acquireSlotIn(ctx, costlyQueue)
 }
 
-// turnHolders returns the network and the client of a request.
-func turnHolders(ctx context.Context) []string {
+// acquireSlotIn is like acquireSlot, but for any queue.
+func acquireSlotIn(ctx context.Context, queue *fairqueue.Queue) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
+	defer cancel()
+	return queue.Acquire(ctx, slotHolders(ctx)...)
+}
+
+// slotHolders returns the network and the client of a request.
+func slotHolders(ctx context.Context) []string {
 	d := detachedFrom(ctx)
 	holders := []string{"network " + fairqueue.Network(d.address)}
 	if d.clientID != "" {
@@ -181,7 +183,7 @@ func turnHolders(ctx context.Context) []string {
 
 var (
 	expandRequests = metrics.NewCounters("expand_requests_total", "Requests for an operation that fhir_expand answers.", "result")
-	expanded       = metrics.ByLabel(dispatch.Outcomes, func(o dispatch.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
+	requestCounts  = metrics.LookUpByLabel(dispatch.Outcomes, func(o dispatch.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
 
 	nextDurations     = metrics.NewDurations("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.").WithLabelValues()
 	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
@@ -192,25 +194,25 @@ type expandMetrics struct{}
 
 // Count counts a request, and sets the outcome of its span.
 func (expandMetrics) Count(ctx context.Context, o dispatch.Outcome) {
-	expanded[o].Inc()
+	requestCounts[o].Inc()
 	span.Current(ctx).Outcome(string(o))
 }
 
-func (expandMetrics) NextTook(ctx context.Context, d time.Duration, err error) {
+func (expandMetrics) ObserveNext(ctx context.Context, d time.Duration, err error) {
 	observeUpstream(ctx, nextDurations, d, err)
 }
 
-func (expandMetrics) UpstreamTook(ctx context.Context, d time.Duration, err error) {
+func (expandMetrics) ObserveUpstream(ctx context.Context, d time.Duration, err error) {
 	observeUpstream(ctx, upstreamDurations, d, err)
 }
 
-func observeUpstream(ctx context.Context, by prometheus.Observer, took time.Duration, err error) {
-	span.Observe(ctx, by, took)
+func observeUpstream(ctx context.Context, by prometheus.Observer, duration time.Duration, err error) {
+	span.Observe(ctx, by, duration)
 	if err != nil {
-		span.Record(ctx, span.Ask, took, "failed")
+		span.Record(ctx, span.Forward, duration, "failed")
 		return
 	}
-	span.Record(ctx, span.Ask, took, "answered")
+	span.Record(ctx, span.Forward, duration, "answered")
 }
 
 var _ dispatch.Metrics = expandMetrics{}

@@ -64,7 +64,7 @@ func TestHolders(t *testing.T) {
 		{"without Caddy", t.Context(), []string{"network "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := turnHolders(test.ctx); !slices.Equal(got, test.want) {
+			if got := slotHolders(test.ctx); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -77,15 +77,15 @@ func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := fairqueue.New(4)
 		from := func(address string) context.Context {
-			return context.WithValue(t.Context(), detachedKey{}, &detached{address: address})
+			return context.WithValue(t.Context(), detachedKey{}, &detachedRequest{address: address})
 		}
 		for i, test := range []struct {
 			address string
 			want    error
 		}{{"192.0.2.1", nil}, {"192.0.2.1", nil}, {"192.0.2.1", context.DeadlineExceeded}, {"198.51.100.1", nil}} {
 			began := time.Now()
-			leave, err := takeTurnIn(from(test.address), queue)
-			if waited := time.Since(began); !errors.Is(err, test.want) || err == nil && waited > 0 || err != nil && waited != maxTurnWait {
+			leave, err := acquireSlotIn(from(test.address), queue)
+			if waited := time.Since(began); !errors.Is(err, test.want) || err == nil && waited > 0 || err != nil && waited != maxSlotWait {
 				t.Errorf("request %d: got %v after %v", i, err, waited)
 			}
 			if err == nil {
@@ -140,13 +140,13 @@ func provisioned(t *testing.T) *Expand {
 
 // Counting a request does not allocate.
 func TestCountingAllocatesNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(t.Context(), dispatch.Here) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(t.Context(), dispatch.OutcomeLocal) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkExpansionCounted(b *testing.B) {
 	for b.Loop() {
-		expandMetrics{}.Count(b.Context(), dispatch.Here)
+		expandMetrics{}.Count(b.Context(), dispatch.OutcomeLocal)
 	}
 }

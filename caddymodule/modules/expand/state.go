@@ -40,7 +40,7 @@ type pooledState struct {
 
 // newState returns new state, or that of the previous configuration if no setting has changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
-	settings, err := settingsOf(ctx, h)
+	settings, err := encodeSettings(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +48,17 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	if err != nil {
 		return nil, err
 	}
-	peers, err := expansionPeersOf(ctx)
+	peers, err := expansionPeers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers have no record of earlier responses
-	pooled, _, err := Caches.LoadOrNew(key, func() (caddy.Destructor, error) {
+	pooled, _, err := CachePool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
-		o.Routes, o.Announce = routes, peers.announce()
+		o.Routes, o.Announce = routes, peers.broadcaster()
 		o.FullExpansions.Logger = ctx.Slogger()
-		if o.Fetched != nil {
-			o.Fetched.Logger = ctx.Slogger()
+		if o.FetchedDefinitions != nil {
+			o.FetchedDefinitions.Logger = ctx.Slogger()
 		}
 		return &pooledState{dispatch.NewState(o), key, peers}, nil
 	})
@@ -76,10 +76,10 @@ func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 			StaleIfError: time.Duration(h.Stale), StaleWhileRevalidate: time.Duration(h.StaleWhileRevalidate),
 		})
 	}
-	o.FullExpansions = &remote.FullExpansions{MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
+	o.FullExpansions = &remote.FullExpansions{MaxResponseEntries: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
 	if h.BackendDefinitions {
 		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
-		o.Fetched = &terminology.Fetched{
+		o.FetchedDefinitions = &terminology.FetchedDefinitions{
 			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would mean the default
 		}
 	}
@@ -87,32 +87,32 @@ func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 }
 
 func (s *pooledState) Destruct() error {
-	retire(s.Statistics())
+	addRetired(s.Statistics())
 	return nil
 }
 
 func (s *pooledState) release() error {
-	_, err := Caches.Delete(s.key)
+	_, err := CachePool.Delete(s.key)
 	return err
 }
 
-// settingsOf returns the settings of a handler and of the surrounding handlers, because any of them may affect access and the
+// encodeSettings returns the settings of a handler and of the surrounding handlers, because any of them may affect access and the
 // next handler's responses. Other sites are omitted if they can be distinguished.
-func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
+func encodeSettings(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
-	around := []any{h}
+	surrounding := []any{h}
 	for _, module := range ctx.Modules() {
 		switch module.(type) {
 		case *caddyhttp.Subroute:
-			around = append(around, module)
+			surrounding = append(surrounding, module)
 		case *caddyhttp.App:
 			app = module
 		}
 	}
-	if len(around) == 1 {
-		around = append(around, app)
+	if len(surrounding) == 1 {
+		surrounding = append(surrounding, app)
 	}
-	return json.Marshal(around)
+	return json.Marshal(surrounding)
 }
 
 // newRoutes returns the terminology servers; nil if none.
@@ -128,11 +128,11 @@ func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	}
 	var list []remote.Route
 	for i := range c.Routes {
-		server, more, err := c.Routes[i].Server(c)
+		server, serverSecrets, err := c.Routes[i].Server(c)
 		if err != nil {
 			return nil, "", err
 		}
-		list, secrets = append(list, remote.Route{Prefix: c.Routes[i].Prefix, Server: server}), secrets+more
+		list, secrets = append(list, remote.Route{Prefix: c.Routes[i].Prefix, Server: server}), secrets+serverSecrets
 	}
 	routes, err := remote.NewRoutes(fallback, list...)
 	return routes, secrets, err
@@ -143,8 +143,8 @@ var (
 	_ caddy.Destructor = (*pooledState)(nil)
 )
 
-// Caches keeps caches of expansions across reloads, for the handlers, the metrics and the admin API.
-var Caches = caddy.NewUsagePool()
+// CachePool keeps caches of expansions across reloads, for the handlers, the metrics and the admin API.
+var CachePool = caddy.NewUsagePool()
 
 // Cache is a cache of expansions for the metrics and the admin API.
 type Cache interface {
@@ -161,21 +161,21 @@ var retiredCaches struct {
 	sum dispatch.Statistics
 }
 
-func retire(s dispatch.Statistics) {
+func addRetired(s dispatch.Statistics) {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
-	retiredCaches.sum = retiredCaches.sum.Plus(dispatch.Statistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
+	retiredCaches.sum = retiredCaches.sum.Add(dispatch.Statistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
 }
 
-func retired() dispatch.Statistics {
+func retiredStatistics() dispatch.Statistics {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
 	return retiredCaches.sum
 }
 
-// EachCache calls do for each cache and returns their number.
-func EachCache(do func(Cache)) (n int) {
-	Caches.Range(func(_, value any) bool {
+// ForEachCache calls do for each cache and returns their number.
+func ForEachCache(do func(Cache)) (n int) {
+	CachePool.Range(func(_, value any) bool {
 		if c, ok := value.(Cache); ok {
 			do(c)
 			n++
@@ -186,20 +186,20 @@ func EachCache(do func(Cache)) (n int) {
 }
 
 var (
-	cacheRequests  = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
-	cacheEvictions = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
-	cacheEntries   = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
-	pulledBytes    = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory that expansions take which were fetched whole from terminology servers.", nil, nil)
-	cacheBytes     = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
+	cacheRequests      = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
+	cacheEvictions     = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
+	cacheEntries       = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
+	fullExpansionBytes = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory that expansions take which were fetched whole from terminology servers.", nil, nil)
+	cacheBytes         = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
 
 	_ = metrics.Add(metrics.Collector{
-		Descs: []*prometheus.Desc{cacheRequests, cacheEvictions, cacheEntries, cacheBytes, pulledBytes}, Read: readCaches,
+		Descs: []*prometheus.Desc{cacheRequests, cacheEvictions, cacheEntries, cacheBytes, fullExpansionBytes}, Read: collectCaches,
 	})
 )
 
-func readCaches(to chan<- prometheus.Metric) {
-	all := retired()
-	if EachCache(func(c Cache) { all = all.Plus(c.Statistics()) }) == 0 {
+func collectCaches(to chan<- prometheus.Metric) {
+	all := retiredStatistics()
+	if ForEachCache(func(c Cache) { all = all.Add(c.Statistics()) }) == 0 {
 		return
 	}
 	for result, n := range map[string]uint64{"hit": all.Hits, "miss": all.Misses, "stale": all.Stale} {
@@ -208,11 +208,11 @@ func readCaches(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(cacheEvictions, prometheus.CounterValue, float64(all.Evictions))
 	to <- prometheus.MustNewConstMetric(cacheEntries, prometheus.GaugeValue, float64(all.Entries))
 	to <- prometheus.MustNewConstMetric(cacheBytes, prometheus.GaugeValue, float64(all.Bytes))
-	to <- prometheus.MustNewConstMetric(pulledBytes, prometheus.GaugeValue, float64(all.PulledBytes))
+	to <- prometheus.MustNewConstMetric(fullExpansionBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
 
-// libraries keeps loaded definitions across reloads, to avoid reading or storing them twice.
-var libraries = caddy.NewUsagePool()
+// libraryPool keeps loaded definitions across reloads, to avoid reading or storing them twice.
+var libraryPool = caddy.NewUsagePool()
 
 // pooledLibrary is a library that reloads changed files, with its epoch.
 type pooledLibrary struct {
@@ -221,10 +221,10 @@ type pooledLibrary struct {
 	options definitions.Options
 	stop    context.CancelFunc
 
-	mu      sync.Mutex
-	current *terminology.Library
-	epoch   string
-	swaps   int
+	mu           sync.Mutex
+	current      *terminology.Library
+	epoch        string
+	replacements int
 }
 
 // DefinitionsStatus describes a library in the admin API and the metrics.
@@ -241,18 +241,18 @@ type DefinitionsStatus struct {
 
 // LoadedDefinitions returns the status of all loaded libraries.
 func LoadedDefinitions() []DefinitionsStatus {
-	held := []DefinitionsStatus{}
-	libraries.Range(func(_, value any) bool {
-		held = append(held, value.(*pooledLibrary).status())
+	statuses := []DefinitionsStatus{}
+	libraryPool.Range(func(_, value any) bool {
+		statuses = append(statuses, value.(*pooledLibrary).status())
 		return true
 	})
-	return held
+	return statuses
 }
 
 func (p *pooledLibrary) status() DefinitionsStatus {
 	state := p.watch.State()
 	s := DefinitionsStatus{
-		Core: p.options.Core, Definitions: p.options.Definitions, Loaded: state.Loaded, Seconds: state.Took.Seconds(),
+		Core: p.options.Core, Definitions: p.options.Definitions, Loaded: state.Loaded, Seconds: state.LoadDuration.Seconds(),
 		CodeSystems: state.Counts.CodeSystems, ValueSets: state.Counts.ValueSets, Concepts: state.Counts.Concepts,
 	}
 	if state.Err != nil {
@@ -270,7 +270,7 @@ func (p *pooledLibrary) Destruct() error {
 // each configuration and periodically.
 func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, error) {
 	key := definitionsKey(&o)
-	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
+	pooled, reused, err := libraryPool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		// The fingerprint is taken before the files are read, so that it cannot be that of a later change.
 		p := &pooledLibrary{key: key, options: o, epoch: fingerprint(&o)}
 		o.Logger, o.Terminal = ctx.Slogger(), definitions.Terminal(os.Stderr)
@@ -278,11 +278,11 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 		watch, err := terminology.NewWatch(ctx, o, 0)
 		if err != nil {
 			stop()
-			return nil, asDefinitions(err)
+			return nil, definitionsError(err)
 		}
 		p.watch, p.stop, p.current = watch, stop, watch.Current()
 		state := watch.State()
-		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.Took)
+		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.LoadDuration)
 		if len(o.Definitions)+len(o.Synonyms)+len(o.Weights) > 0 {
 			go func() { _ = watch.Run(background) }() // returns only the error of the context, which Destruct cancels
 		}
@@ -292,25 +292,25 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 		return nil, err
 	}
 	p := pooled.(*pooledLibrary)
-	if !held {
+	if !reused {
 		return p, nil
 	}
 	if err := p.watch.Refresh(ctx); err != nil {
-		return nil, errors.Join(asDefinitions(err), p.release())
+		return nil, errors.Join(definitionsError(err), p.release())
 	}
 	return p, nil
 }
 
 // RefreshDefinitions checks now whether files of definitions have changed. An error becomes part of their status.
 func RefreshDefinitions(ctx context.Context) {
-	libraries.Range(func(_, pooled any) bool {
+	libraryPool.Range(func(_, pooled any) bool {
 		_ = pooled.(*pooledLibrary).watch.Refresh(ctx)
 		return true
 	})
 }
 
-// asDefinitions prefixes an error with "definitions" unless it already has that prefix.
-func asDefinitions(err error) error {
+// definitionsError prefixes an error with "definitions" unless it already has that prefix.
+func definitionsError(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {
 		return err
 	}
@@ -318,7 +318,7 @@ func asDefinitions(err error) error {
 }
 
 func (p *pooledLibrary) release() error {
-	_, err := libraries.Delete(p.key)
+	_, err := libraryPool.Delete(p.key)
 	return err
 }
 
@@ -328,9 +328,9 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l != p.current {
-		p.swaps++
+		p.replacements++
 		p.current = l
-		p.epoch = fmt.Sprintf("%s %d %d", fingerprint(&p.options), p.swaps, p.watch.State().Loaded.UnixNano())
+		p.epoch = fmt.Sprintf("%s %d %d", fingerprint(&p.options), p.replacements, p.watch.State().Loaded.UnixNano())
 	}
 	return p.epoch
 }
@@ -343,9 +343,9 @@ func definitionsKey(o *definitions.Options) string {
 // fingerprint identifies the files by name, size and modification time, and the software version. Unreadable files are reported
 // when they are loaded.
 func fingerprint(o *definitions.Options) string {
-	version, made := software.Version()
+	version, builtAt := software.Version()
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %d %t\n", version, made.UnixNano(), o.Core)
+	fmt.Fprintf(&text, "%s %d %t\n", version, builtAt.UnixNano(), o.Core)
 	for _, pattern := range slices.Concat(o.Definitions, o.Synonyms, o.Weights) {
 		fmt.Fprintf(&text, "%q\n", pattern)
 		names, _ := filepath.Glob(pattern)
@@ -362,50 +362,50 @@ func fingerprint(o *definitions.Options) string {
 }
 
 var (
-	definitionsHeld   = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
-	definitionsFailed = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
-	definitionsLoaded = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
+	definitionsInMemory = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
+	definitionsFailing  = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
+	definitionsLoadTime = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
 
 	_ = metrics.Add(metrics.Collector{
-		Descs: []*prometheus.Desc{definitionsHeld, definitionsFailed, definitionsLoaded}, Read: readDefinitions,
+		Descs: []*prometheus.Desc{definitionsInMemory, definitionsFailing, definitionsLoadTime}, Read: collectDefinitions,
 	})
 )
 
-// readDefinitions reports the size of the loaded definitions, and whether they are up to date.
-func readDefinitions(to chan<- prometheus.Metric) {
+// collectDefinitions reports the size of the loaded definitions, and whether they are up to date.
+func collectDefinitions(to chan<- prometheus.Metric) {
 	var concepts, codeSystems, valueSets, failed int
 	var loaded time.Time
-	for _, held := range LoadedDefinitions() {
-		concepts += held.Concepts
-		codeSystems += held.CodeSystems
-		valueSets += held.ValueSets
-		if held.Error != "" {
+	for _, library := range LoadedDefinitions() {
+		concepts += library.Concepts
+		codeSystems += library.CodeSystems
+		valueSets += library.ValueSets
+		if library.Error != "" {
 			failed++
 		}
-		if held.Loaded.After(loaded) {
-			loaded = held.Loaded
+		if library.Loaded.After(loaded) {
+			loaded = library.Loaded
 		}
 	}
-	to <- prometheus.MustNewConstMetric(definitionsFailed, prometheus.GaugeValue, float64(failed))
+	to <- prometheus.MustNewConstMetric(definitionsFailing, prometheus.GaugeValue, float64(failed))
 	if !loaded.IsZero() {
-		to <- prometheus.MustNewConstMetric(definitionsLoaded, prometheus.GaugeValue, float64(loaded.Unix()))
+		to <- prometheus.MustNewConstMetric(definitionsLoadTime, prometheus.GaugeValue, float64(loaded.Unix()))
 	}
 	for content, n := range map[string]int{"concepts": concepts, "code_systems": codeSystems, "value_sets": valueSets} {
-		to <- prometheus.MustNewConstMetric(definitionsHeld, prometheus.GaugeValue, float64(n), content)
+		to <- prometheus.MustNewConstMetric(definitionsInMemory, prometheus.GaugeValue, float64(n), content)
 	}
 }
 
-// endedExpansions is the kind of the entries that gateways with a shared store use to broadcast invalidations of cached
+// invalidationKind is the kind of the entries that gateways with a shared store use to broadcast invalidations of cached
 // expansions.
-const endedExpansions = "ended-expansions"
+const invalidationKind = "ended-expansions"
 
 // Peers are the gateways that share a store with this one, for the invalidation of cached expansions.
 type Peers struct{ *dispatch.Peers }
 
 func init() {
-	stores.RegisterBroadcaster(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Broadcaster {
+	stores.RegisterBroadcaster(invalidationKind, func(shared store.Store, logger *slog.Logger) stores.Broadcaster {
 		p := new(Peers)
-		p.Peers = NewPeers(shared, p.end, logger).Peers
+		p.Peers = NewPeers(shared, p.applyInvalidation, logger).Peers
 		return p
 	})
 }
@@ -413,26 +413,26 @@ func init() {
 // NewPeers returns a gateway's peers, which exchange invalidations of cached expansions through a shared store.
 func NewPeers(shared store.Store, end func(dispatch.Invalidation), logger *slog.Logger) *Peers {
 	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
-		End: end, Logger: logger,
+		Invalidate: end, Logger: logger,
 		Send: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
-			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
+			return shared.Put(ctx, invalidationKind+":"+id, message, lifetime)
 		},
 	})}
 }
 
-// expansionPeersOf returns the peers of the app's store; nil without a shared store.
-func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
-	app, err := fhirbase.FindAny[App](ctx)
+// expansionPeers returns the peers of the app's store; nil without a shared store.
+func expansionPeers(ctx caddy.Context) (*Peers, error) {
+	app, err := fhirbase.FindAppOrNil[App](ctx)
 	if err != nil || app == nil {
 		return nil, err
 	}
-	peers, _ := app.Stores().Broadcaster(endedExpansions).(*Peers)
+	peers, _ := app.Stores().Broadcaster(invalidationKind).(*Peers)
 	return peers, nil
 }
 
-// end applies an invalidation of a peer to the caches of this process.
-func (p *Peers) end(e dispatch.Invalidation) {
-	Caches.Range(func(_, value any) bool {
+// applyInvalidation applies an invalidation of a peer to the caches of this process.
+func (p *Peers) applyInvalidation(e dispatch.Invalidation) {
+	CachePool.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
 			s.ApplyInvalidation(e)
 		}
@@ -444,15 +444,15 @@ func (p *Peers) end(e dispatch.Invalidation) {
 func (p *Peers) HandleUpdate(u store.Update) {
 	n := dispatch.ReceivedMessages{IsComplete: u.IsComplete, QueriedAt: u.QueriedAt}
 	for _, c := range u.Changes {
-		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
+		if id, isInvalidation := strings.CutPrefix(c.Key, invalidationKind+":"); isInvalidation && c.Value != nil {
 			n.Messages = append(n.Messages, dispatch.Message{ID: id, Text: c.Value})
 		}
 	}
 	p.Peers.Apply(n)
 }
 
-// announce returns the function that broadcasts invalidations; nil without peers.
-func (p *Peers) announce() func(dispatch.Invalidation) {
+// broadcaster returns the function that broadcasts invalidations; nil without peers.
+func (p *Peers) broadcaster() func(dispatch.Invalidation) {
 	if p == nil {
 		return nil
 	}
@@ -462,14 +462,14 @@ func (p *Peers) announce() func(dispatch.Invalidation) {
 // Invalidate invalidates cached expansions: in all caches of this process, which may be in front of the same server, and at the
 // gateways that share a store with this one. It returns the number in this process.
 func Invalidate(e dispatch.Invalidation) (n int) {
-	others := map[*Peers]bool{}
-	EachCache(func(c Cache) {
+	notified := map[*Peers]bool{}
+	ForEachCache(func(c Cache) {
 		n += c.ApplyInvalidation(e)
 		if s, ok := c.(*pooledState); ok && s.peers != nil {
-			others[s.peers] = true
+			notified[s.peers] = true
 		}
 	})
-	for peers := range others {
+	for peers := range notified {
 		peers.Announce(e)
 	}
 	return n

@@ -34,12 +34,12 @@ func TestDefinitionsArePooled(t *testing.T) {
 }
 
 // Cached responses are not used after files have changed, and different options have different definitions.
-func TestChangedDefinitionsAreOthers(t *testing.T) {
+func TestChangedDefinitionsAreNotShared(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
 	o := definitions.Options{Core: true, Definitions: []string{file}}
 	before, key := fingerprint(&o), definitionsKey(&o)
-	gatewaytest.Put(t, file, `{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`)
+	gatewaytest.ReplaceFile(t, file, `{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`)
 	if fingerprint(&o) == before {
 		t.Error("a changed file has the same fingerprint")
 	}

@@ -23,8 +23,8 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("fhir_gateway", httpcaddyfile.After, "acme_server")
 }
 
-// parts are the directives with a block in fhir_gateway, in the order of their handlers.
-var parts = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
+// directives are the directives with a block in fhir_gateway, in the order of their handlers.
+var directives = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 
 // parse expands the directive. Syntax:
 //
@@ -62,7 +62,7 @@ func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 		return nil, h.Err("fhir_gateway needs the address of the FHIR server, such as hapi:8080" + base)
 	}
 	backend := h.Token()
-	if backend.Text, err = upstream(backend.Text, base); err != nil {
+	if backend.Text, err = upstreamAddress(backend.Text, base); err != nil {
 		return nil, h.WrapErr(err)
 	}
 	if h.NextArg() {
@@ -72,7 +72,7 @@ func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes, err := httpcaddyfile.ParseSegmentAsSubroute(h.WithDispenser(caddyfile.NewDispenser(expand(name, backend, base, hasApp, blocks))))
+	routes, err := httpcaddyfile.ParseSegmentAsSubroute(h.WithDispenser(caddyfile.NewDispenser(expandDirectives(name, backend, base, hasApp, blocks))))
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	return config.FHIRBase, true, err
 }
 
-// upstream returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because the
+// upstreamAddress returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because the
 // guard and the FHIR server must use the same one. A Unix socket, such as unix//run/fhir.sock, is returned unchanged.
-func upstream(backend, base string) (string, error) {
+func upstreamAddress(backend, base string) (string, error) {
 	if strings.HasPrefix(backend, "unix/") || strings.HasPrefix(backend, "unix+h2c/") {
 		return backend, nil
 	}
@@ -123,8 +123,8 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
 		part := h.Val()
 		switch {
-		case !slices.Contains(parts, part):
-			return nil, h.Errf("unrecognized subdirective: %s%s", part, option.DidYouMean(part, parts))
+		case !slices.Contains(directives, part):
+			return nil, h.Errf("unrecognized subdirective: %s%s", part, option.DidYouMean(part, directives))
 		case blocks[part] != nil:
 			return nil, h.Errf("duplicate %s", part)
 		}
@@ -136,23 +136,23 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	return blocks, nil
 }
 
-// expand returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for errors, and
+// expandDirectives returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for errors, and
 // differs from that of the tokens in the Caddyfile, so that the parser never considers both to be on the same line.
-func expand(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
+func expandDirectives(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
 	lines := 0
 	add := func(text string) {
-		made, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails only for heredocs
-		for i := range made {
-			made[i].Line += lines
+		parsed, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails only for heredocs
+		for i := range parsed {
+			parsed[i].Line += lines
 		}
-		tokens, lines = append(tokens, made...), lines+strings.Count(text, "\n")
+		tokens, lines = append(tokens, parsed...), lines+strings.Count(text, "\n")
 	}
 	add("fhir_gateway {\n")
 	if hasApp {
 		add("fhir_authorize\n")
 	}
 	add("@fhir_gateway path " + base + " " + base + "/*\nhandle @fhir_gateway {\n")
-	for _, part := range parts {
+	for _, part := range directives {
 		block := slices.Clone(blocks[part])
 		switch {
 		case part != "reverse_proxy":

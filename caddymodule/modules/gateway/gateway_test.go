@@ -54,7 +54,7 @@ func TestGateway(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := g.Get(tt.path, tt.token)
-			if text := gatewaytest.Read(t, r); r.StatusCode != tt.status || !strings.Contains(text, tt.has) {
+			if text := gatewaytest.ReadBody(t, r); r.StatusCode != tt.status || !strings.Contains(text, tt.has) {
 				t.Errorf("%d %.300s", r.StatusCode, text)
 			}
 		})
@@ -65,7 +65,7 @@ func TestGateway(t *testing.T) {
 func TestGatewayIsLast(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"\n\trespond /about \"a hospital\""))
-	if got := gatewaytest.Read(t, g.Get("/about", "")); got != "a hospital" {
+	if got := gatewaytest.ReadBody(t, g.Get("/about", "")); got != "a hospital" {
 		t.Errorf("%q", got)
 	}
 }
@@ -92,7 +92,7 @@ func TestUpstream(t *testing.T) {
 		"unix//run/fhir.sock":        "unix//run/fhir.sock",
 		"unix+h2c//run/fhir.sock":    "unix+h2c//run/fhir.sock",
 	} {
-		if got, err := upstream(backend, "/fhir"); got != want || err != nil {
+		if got, err := upstreamAddress(backend, "/fhir"); got != want || err != nil {
 			t.Errorf("%s: %q, %v", backend, got, err)
 		}
 	}

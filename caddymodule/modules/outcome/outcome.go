@@ -40,7 +40,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 // Provision determines the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	h.failures = fhirerror.NewHandlerLog(ctx)
-	h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase)
+	h.FHIRBase, err = fhirbase.ResolveBase(ctx, h.FHIRBase)
 	return err
 }
 
@@ -48,10 +48,10 @@ func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
 	if failed {
-		h.failures.Request(r, err)
+		h.failures.LogRequestError(r, err)
 	}
-	toldBelow := caddyhttp.GetVar(r.Context(), fhirerror.FailedBelow) != nil
-	if !failed || !toldBelow && !fhirbase.Below(fhirbase.OriginalPath(r), h.FHIRBase) {
+	hasFailedBase := caddyhttp.GetVar(r.Context(), fhirerror.FailedBaseVar) != nil
+	if !failed || !hasFailedBase && !fhirbase.IsBelow(fhirbase.OriginalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
 	return fhirerror.Write(w, r, err)

@@ -21,7 +21,7 @@ func TestFileOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	f := new(file.Store)
-	if err := f.Locate(path); err != nil {
+	if err := f.ResolvePath(path); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Cleanup() })
@@ -41,7 +41,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	first, second, failed := new(file.Store), new(file.Store), new(file.Store)
 	for _, f := range []*file.Store{first, second} {
-		if err := f.Locate(path); err != nil {
+		if err := f.ResolvePath(path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestReloadWithDamagedStore(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
 			first, second := new(file.Store), new(file.Store)
 			for _, f := range []*file.Store{first, second} {
-				if err := f.Locate(path); err != nil {
+				if err := f.ResolvePath(path); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = f.Cleanup() })

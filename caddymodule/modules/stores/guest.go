@@ -25,8 +25,8 @@ type Starter interface {
 
 // A Stopper is a guest that prepares for the end of the process.
 type Stopper interface {
-	// Stopping is called before Caddy waits for the last requests, which still use the store.
-	Stopping()
+	// PrepareShutdown is called before Caddy waits for the last requests, which still use the store.
+	PrepareShutdown()
 }
 
 // An IssuerChecker is a plugin that, as the durable store, checks which issuer its state belongs to.
@@ -44,8 +44,8 @@ type WatchProvider interface {
 
 // A FileStore is a plugin that keeps its store in a file.
 type FileStore interface {
-	// Locate is called before other methods, with the default path of the file.
-	Locate(defaultPath string) error
+	// ResolvePath is called before other methods, with the default path of the file.
+	ResolvePath(defaultPath string) error
 }
 
 // A VolatileStore is a plugin that loses its state on a restart.
@@ -56,14 +56,14 @@ type VolatileStore interface {
 
 // A CopySource is a plugin that is opened for `fhir-store copy`. Other plugins are copied without being opened first.
 type CopySource interface {
-	// OpenCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
+	// OpenForCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
 	// and creates a missing store only if mayMake is true.
-	OpenCopy(mayMake bool, wait time.Duration) (*Copy, error)
+	OpenForCopy(create bool, wait time.Duration) (*Copy, error)
 }
 
 // A Copy is a store to copy from or to.
 type Copy struct {
-	store.Copyable
+	store.CopyableStore
 
 	// Name is the store's name for messages.
 	Name string
@@ -78,8 +78,8 @@ type Copy struct {
 // ErrVolatile means that a store cannot be copied.
 var ErrVolatile = errors.New("the durable store is in the memory of one gateway and is lost when that gateway stops")
 
-// isVolatile reports whether a store loses its state on a restart.
-func isVolatile(s store.Store) (why string, is bool) {
+// volatilityReason reports whether a store loses its state on a restart.
+func volatilityReason(s store.Store) (why string, is bool) {
 	v, is := s.(VolatileStore)
 	if !is {
 		return "", false

@@ -26,13 +26,13 @@ import (
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
 func init() {
-	caddy.RegisterModule(new(lone))
-	caddy.RegisterModule(new(common))
+	caddy.RegisterModule(new(externalStore))
+	caddy.RegisterModule(new(externalSharedStore))
 }
 
-// lone is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional interfaces
+// externalStore is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional interfaces
 // that it needs.
-type lone struct {
+type externalStore struct {
 	// The maximum number of entries. Default: 1000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
@@ -41,17 +41,17 @@ type lone struct {
 	started bool
 }
 
-func (*lone) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "fhir.stores.lone", New: func() caddy.Module { return new(lone) }}
+func (*externalStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.lone", New: func() caddy.Module { return new(externalStore) }}
 }
 
-func (l *lone) Provision(caddy.Context) error {
+func (l *externalStore) Provision(caddy.Context) error {
 	l.Memory = store.NewMemory(l.MaxEntries, 0, store.RevocationKinds...)
 	return nil
 }
 
 // UnmarshalCaddyfile parses `lone { max_entries <number> }`.
-func (l *lone) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (l *externalStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // name
 	for d.NextBlock(1) {
 		var number string
@@ -67,7 +67,7 @@ func (l *lone) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // A Caddyfile can use an external store with its options.
-func TestOutsideStoreInCaddyfile(t *testing.T) {
+func TestExternalStoreInCaddyfile(t *testing.T) {
 	t.Parallel()
 	for store, want := range map[string]string{
 		"lone": `{"store":"lone"}`, "lone {\n\t\t\tmax_entries 7\n\t\t}": `{"max_entries":7,"store":"lone"}`,
@@ -75,52 +75,52 @@ func TestOutsideStoreInCaddyfile(t *testing.T) {
 		var app struct {
 			Store json.RawMessage `json:"store"`
 		}
-		if err := json.Unmarshal(gatewaytest.Adapt(t, gatewaytest.AppBlock("store "+store)).AppsRaw["fhir"], &app); err != nil || string(app.Store) != want {
+		if err := json.Unmarshal(gatewaytest.Adapt(t, gatewaytest.AppCaddyfile("store "+store)).AppsRaw["fhir"], &app); err != nil || string(app.Store) != want {
 			t.Errorf("%s: %s, %v", store, app.Store, err)
 		}
 	}
 }
 
-func (l *lone) Start(*slog.Logger) error { l.started = true; return nil }
+func (l *externalStore) Start(*slog.Logger) error { l.started = true; return nil }
 
-func (*lone) VolatilityReason() string { return "lone is in memory" }
+func (*externalStore) VolatilityReason() string { return "lone is in memory" }
 
 var (
-	_ stores.Plugin        = (*lone)(nil)
-	_ stores.Starter       = (*lone)(nil)
-	_ stores.VolatileStore = (*lone)(nil)
+	_ stores.Plugin        = (*externalStore)(nil)
+	_ stores.Starter       = (*externalStore)(nil)
+	_ stores.VolatileStore = (*externalStore)(nil)
 )
 
-// common is an external store for several gateways.
-type common struct {
+// externalSharedStore is an external store for several gateways.
+type externalSharedStore struct {
 	// The server. Required.
 	Server string `json:"server,omitempty"`
 
 	stores.Shared
 }
 
-var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.SubscribedKinds()...)}
+var servers = map[string]*storetest.SharedMemory{"one": storetest.NewSharedMemory(stores.SubscribedKinds()...)}
 
-func (*common) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "fhir.stores.common", New: func() caddy.Module { return new(common) }}
+func (*externalSharedStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.common", New: func() caddy.Module { return new(externalSharedStore) }}
 }
 
-func (c *common) Provision(caddy.Context) error {
+func (c *externalSharedStore) Provision(caddy.Context) error {
 	server := servers[c.Server]
 	if server == nil {
 		return errors.New("no such server")
 	}
-	return c.Use("common", c.Server, func(*slog.Logger) (*stores.Remote, error) {
+	return c.Open("common", c.Server, func(*slog.Logger) (*stores.Remote, error) {
 		gateway := server.Gateway()
 		return &stores.Remote{
-			Shared: gateway, Close: func() error { return nil }, SeparateStoreHint: "server",
-			Check:       func(ctx context.Context) error { _, err := gateway.List(ctx, "none:"); return err },
-			Connections: func() (open, used int) { return 1, 0 },
+			SharedStore: gateway, Close: func() error { return nil }, SeparateStoreHint: "server",
+			Check:            func(ctx context.Context) error { _, err := gateway.List(ctx, "none:"); return err },
+			CountConnections: func() (open, used int) { return 1, 0 },
 		}, nil
 	})
 }
 
-var _ stores.Plugin = (*common)(nil)
+var _ stores.Plugin = (*externalSharedStore)(nil)
 
 // load loads stores as the fhir app does.
 func load(t *testing.T, settings map[string]any) *stores.Set {
@@ -140,9 +140,9 @@ func load(t *testing.T, settings map[string]any) *stores.Set {
 }
 
 // An external store passes the tests of all stores.
-func TestStoreOfStranger(t *testing.T) {
+func TestExternalStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
-		l := &lone{MaxEntries: maxEntries}
+		l := &externalStore{MaxEntries: maxEntries}
 		if err := l.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
@@ -151,13 +151,13 @@ func TestStoreOfStranger(t *testing.T) {
 }
 
 // An external store is loaded by its ID and started, and counts as volatile.
-func TestStoreOfStrangerIsStarted(t *testing.T) {
+func TestExternalStoreIsStarted(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "lone"})
 	if err := set.Start(t.Context(), slog.New(slog.DiscardHandler), "https://x.example", 0); err != nil {
 		t.Fatal(err)
 	}
-	if l, ok := set.Store.(*lone); !ok || !l.started {
+	if l, ok := set.Store.(*externalStore); !ok || !l.started {
 		t.Errorf("%T is not started", set.Store)
 	}
 	if !errors.Is(set.CheckDurability(), stores.ErrVolatile) {
@@ -171,7 +171,7 @@ func TestStoreOfStrangerIsStarted(t *testing.T) {
 }
 
 // An external shared store serves two gateways, which receive each other's changes.
-func TestSharedStoreOfStranger(t *testing.T) {
+func TestExternalSharedStore(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "common", "server": "one"})
 	if err := set.Start(t.Context(), slog.New(slog.DiscardHandler), "https://x.example", 0); err != nil {
@@ -190,7 +190,7 @@ func TestSharedStoreOfStranger(t *testing.T) {
 }
 
 // A complete gateway works with external stores, including sign-in.
-func TestGatewayWithStoresOfStranger(t *testing.T) {
+func TestGatewayWithExternalStores(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []string{`{"store":"lone"}`, `{"store":"common","server":"one"}`} {
 		config := gatewaytest.Adapt(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_authorize\n}\n")
@@ -208,7 +208,7 @@ func TestGatewayWithStoresOfStranger(t *testing.T) {
 		if r := g.Get("/oauth2/account", ""); r.StatusCode >= http.StatusInternalServerError {
 			t.Errorf("%s: %d", settings, r.StatusCode)
 		}
-		if r := g.Get("/.well-known/jwks.json", ""); r.StatusCode != http.StatusOK || !strings.Contains(gatewaytest.Read(t, r), "ES256") {
+		if r := g.Get("/.well-known/jwks.json", ""); r.StatusCode != http.StatusOK || !strings.Contains(gatewaytest.ReadBody(t, r), "ES256") {
 			t.Errorf("%s: keys: %d", settings, r.StatusCode)
 		}
 	}

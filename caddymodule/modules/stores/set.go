@@ -43,10 +43,10 @@ type Set struct {
 	// Durable contains the state that must survive a restart. It may be the same store.
 	Durable store.Store
 
-	shared  []*pooledShared
-	local   []Starter
-	watched map[store.Store]*Watch
-	isNew   bool // the durable store was empty when it was claimed
+	sharedStores []*pooledShared
+	starters     []Starter
+	watches      map[store.Store]*Watch
+	isNew        bool // the durable store was empty when it was claimed
 }
 
 // Load loads an app's guest module. It stores all state if gateways share it, or if it is volatile. Otherwise, codes and other
@@ -55,13 +55,13 @@ func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
 	}
-	s := &Set{watched: map[store.Store]*Watch{}}
+	s := &Set{watches: map[store.Store]*Watch{}}
 	var err error
 	if s.Durable, err = s.load(ctx, &c); err != nil {
 		return nil, err
 	}
 	s.Store = s.Durable
-	if _, volatile := isVolatile(s.Durable); volatile || isReplica(s.Durable) {
+	if _, volatile := volatilityReason(s.Durable); volatile || isReplica(s.Durable) {
 		return s, nil
 	}
 	c.StoreRaw = json.RawMessage(`{"store":"memory"}`)
@@ -70,37 +70,37 @@ func Load(ctx caddy.Context, c Config) (*Set, error) {
 }
 
 func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
-	guest, err := ctx.LoadModule(c, "StoreRaw")
+	plugin, err := ctx.LoadModule(c, "StoreRaw")
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
 	}
-	if file, ok := guest.(FileStore); ok {
-		if err := file.Locate(defaultPath(ctx.Storage(), c.Issuer)); err != nil {
+	if file, ok := plugin.(FileStore); ok {
+		if err := file.ResolvePath(defaultPath(ctx.Storage(), c.Issuer)); err != nil {
 			return nil, err
 		}
 	}
-	if shared, ok := guest.(interface{ pooled() *pooledShared }); ok {
-		return s.addShared(shared.pooled()), nil
+	if shared, ok := plugin.(interface{ acquired() *pooledShared }); ok {
+		return s.addShared(shared.acquired()), nil
 	}
-	local, ok := guest.(store.Store)
+	localStore, ok := plugin.(store.Store)
 	if !ok {
-		return nil, fmt.Errorf("module %T is not a store", guest)
+		return nil, fmt.Errorf("module %T is not a store", plugin)
 	}
-	if w, ok := guest.(WatchProvider); ok {
-		s.watched[local] = w.Watch()
+	if w, ok := plugin.(WatchProvider); ok {
+		s.watches[localStore] = w.Watch()
 	} else {
-		s.watched[local] = NewLocalWatch(fmt.Sprintf("%T", guest), local)
+		s.watches[localStore] = NewLocalWatch(fmt.Sprintf("%T", plugin), localStore)
 	}
-	if starter, ok := guest.(Starter); ok {
-		s.local = append(s.local, starter)
+	if starter, ok := plugin.(Starter); ok {
+		s.starters = append(s.starters, starter)
 	}
-	return local, nil
+	return localStore, nil
 }
 
 func (s *Set) addShared(pooled *pooledShared) store.Store {
-	s.watched[pooled.replica] = pooled.watch
-	if !slices.Contains(s.shared, pooled) {
-		s.shared = append(s.shared, pooled)
+	s.watches[pooled.replica] = pooled.watch
+	if !slices.Contains(s.sharedStores, pooled) {
+		s.sharedStores = append(s.sharedStores, pooled)
 	}
 	return pooled.replica
 }
@@ -116,7 +116,7 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 
 // CheckDurability returns an error if the durable store is volatile.
 func (s *Set) CheckDurability() error {
-	if _, is := isVolatile(s.Durable); is {
+	if _, is := volatilityReason(s.Durable); is {
 		return ErrVolatile
 	}
 	return nil
@@ -125,7 +125,7 @@ func (s *Set) CheckDurability() error {
 // CheckLag checks the revocation max lag of these stores.
 func (s *Set) CheckLag(lag time.Duration) error {
 	switch {
-	case len(s.shared) == 0 && lag != 0:
+	case len(s.sharedStores) == 0 && lag != 0:
 		return errors.New("revocation_max_lag applies only to a shared store, such as redis or postgres")
 	case lag > 0 && (lag < minRevocationLag || lag > maxRevocationLag):
 		return fmt.Errorf("revocation_max_lag %v must be between %v and %v", lag, minRevocationLag, maxRevocationLag)
@@ -133,12 +133,12 @@ func (s *Set) CheckLag(lag time.Duration) error {
 	return nil
 }
 
-// Warn warns of a volatile store, and of gateways that share the store but not their keys.
-func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
-	if why, is := isVolatile(s.Durable); is {
-		s.watched[s.Durable].warnOfVolatile(logger, why)
+// LogWarnings warns of a volatile store, and of gateways that share the store but not their keys.
+func (s *Set) LogWarnings(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
+	if why, is := volatilityReason(s.Durable); is {
+		s.watches[s.Durable].warnVolatile(logger, why)
 	}
-	if files, ok := storage.(*certmagic.FileStorage); ok && len(s.shared) > 0 && !keysInStore {
+	if files, ok := storage.(*certmagic.FileStorage); ok && len(s.sharedStores) > 0 && !keysInStore {
 		logger.Warn("gateways share the store, but signing keys and registered clients are in local files, so gateways reject each other's tokens; set store_key, share the folder, or configure a shared Caddy storage", "folder", files.Path)
 	}
 }
@@ -148,22 +148,22 @@ func isReplica(s store.Store) bool {
 	return ok
 }
 
-// Stopping prepares the stores for the end of the process.
-func (s *Set) Stopping() {
-	for _, local := range s.local {
-		if stopper, ok := local.(Stopper); ok {
-			stopper.Stopping()
+// PrepareShutdown prepares the stores for the end of the process.
+func (s *Set) PrepareShutdown() {
+	for _, starter := range s.starters {
+		if stopper, ok := starter.(Stopper); ok {
+			stopper.PrepareShutdown()
 		}
 	}
 }
 
 // Start opens the stores. The lag is as configured: 0 for the default, negative for unlimited.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
-	for _, w := range s.watched {
+	for _, w := range s.watches {
 		w.logger.Store(logger)
 	}
-	for _, local := range s.local {
-		if err := local.Start(logger); err != nil {
+	for _, starter := range s.starters {
+		if err := starter.Start(logger); err != nil {
 			return err
 		}
 	}
@@ -173,42 +173,42 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	case maxLag < 0:
 		maxLag = storemirror.Unlimited
 	}
-	for _, shared := range s.shared {
+	for _, shared := range s.sharedStores {
 		if err := shared.start(logger.With("store", shared.name), issuer, maxLag); err != nil {
 			return fmt.Errorf("store %s: %w", shared.name, err)
 		}
 	}
-	if err := s.checkCopied(ctx); err != nil {
+	if err := s.checkCopyComplete(ctx); err != nil {
 		return err
 	}
-	s.noteVolatile()
-	if claimer, ok := s.Durable.(IssuerChecker); ok {
+	s.recordVolatile()
+	if checker, ok := s.Durable.(IssuerChecker); ok {
 		var err error
-		if s.isNew, err = claimer.CheckIssuer(ctx, issuer); err != nil {
+		if s.isNew, err = checker.CheckIssuer(ctx, issuer); err != nil {
 			return err
 		}
 	}
-	for _, w := range s.watched {
+	for _, w := range s.watches {
 		w.start()
 	}
 	return nil
 }
 
-// noteVolatile records which stores are volatile, with the consequence for the durable one.
-func (s *Set) noteVolatile() {
-	for local, w := range s.watched {
-		why, is := isVolatile(local)
-		if local != s.Durable {
+// recordVolatile records which stores are volatile, with the consequence for the durable one.
+func (s *Set) recordVolatile() {
+	for localStore, w := range s.watches {
+		why, is := volatilityReason(localStore)
+		if localStore != s.Durable {
 			why = ""
 		}
 		if is {
-			w.keepsNothing(why)
+			w.recordVolatility(why)
 		}
 	}
 }
 
-// checkCopied rejects a durable store that fhir-store copy has not copied completely.
-func (s *Set) checkCopied(ctx context.Context) error {
+// checkCopyComplete rejects a durable store that fhir-store copy has not copied completely.
+func (s *Set) checkCopyComplete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := copyguard.CheckComplete(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
@@ -218,61 +218,61 @@ func (s *Set) checkCopied(ctx context.Context) error {
 }
 
 // RecordDataLoss records a loss of data if the durable store is empty, but existed before.
-func (s *Set) RecordDataLoss(wasThere func() bool) {
-	if s.isNew && wasThere() {
-		s.watched[s.Durable].recordLossAtStart()
+func (s *Set) RecordDataLoss(existed func() bool) {
+	if s.isNew && existed() {
+		s.watches[s.Durable].recordLossAtStart()
 	}
 }
 
 // Outages returns the last outages of remote stores.
 func (s *Set) Outages() (outages []store.Outage) {
-	for _, shared := range s.shared {
+	for _, shared := range s.sharedStores {
 		outages = append(outages, shared.breaker.LastOutage())
 	}
 	return outages
 }
 
-// ClearRecovered ends the problems of recovered stores without a further wait.
-func (s *Set) ClearRecovered() {
-	for _, w := range s.watched {
-		w.settle()
+// ClearRecoveredProblems ends the problems of recovered stores without a further wait.
+func (s *Set) ClearRecoveredProblems() {
+	for _, w := range s.watches {
+		w.forceRecheck()
 	}
 }
 
-// ParseName parses the name of a store module, and the module's block.
-func ParseName(to *json.RawMessage) option.Setter {
+// ParseModule parses the name of a store module, and the module's block.
+func ParseModule(to *json.RawMessage) option.Setter {
 	return option.PluginModule(to, "fhir.stores", "store", checkStore)
 }
 
 func checkStore(name string) error {
-	var known []string
+	var names []string
 	for _, module := range caddy.GetModules("fhir.stores") {
-		known = append(known, module.ID.Name())
+		names = append(names, module.ID.Name())
 	}
-	if !slices.Contains(known, name) {
-		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, option.DidYouMean(name, known))
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, option.DidYouMean(name, names))
 	}
 	return nil
 }
 
 // OpenDurable opens the durable store of the configuration at path, for a process that uses it alone.
-func (s *Set) OpenDurable(ctx context.Context, path string, mayMake bool, wait time.Duration) (*Copy, error) {
-	if _, is := isVolatile(s.Durable); is {
+func (s *Set) OpenDurable(ctx context.Context, path string, create bool, wait time.Duration) (*Copy, error) {
+	if _, is := volatilityReason(s.Durable); is {
 		return nil, ErrVolatile
 	}
-	if guest, ok := s.Durable.(CopySource); ok {
-		return guest.OpenCopy(mayMake, wait)
+	if source, ok := s.Durable.(CopySource); ok {
+		return source.OpenForCopy(create, wait)
 	}
-	for _, shared := range s.shared {
+	for _, shared := range s.sharedStores {
 		if shared.replica == s.Durable {
 			return shared.open(ctx, path)
 		}
 	}
-	durable, ok := s.Durable.(store.Copyable)
+	durable, ok := s.Durable.(store.CopyableStore)
 	if !ok {
 		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", s.Durable)
 	}
-	return &Copy{Copyable: durable, Name: "the durable store of " + path}, nil
+	return &Copy{CopyableStore: durable, Name: "the durable store of " + path}, nil
 }
 
 // open opens the store for a process that uses it alone.
@@ -282,9 +282,9 @@ func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
 	if err := s.remote.Check(ctx); err != nil {
 		return nil, err
 	}
-	remote, ok := s.remote.Shared.(store.Copyable)
+	remote, ok := s.remote.SharedStore.(store.CopyableStore)
 	if !ok {
 		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
 	}
-	return &Copy{Copyable: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
+	return &Copy{CopyableStore: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
 }

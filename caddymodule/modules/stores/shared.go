@@ -20,7 +20,7 @@ import (
 
 // MirroredKinds are the kinds of entries of a shared store that a new follower needs in full.
 func MirroredKinds() []string {
-	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
+	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(newBroadcasterByKind)))
 }
 
 // SubscribedKinds are the kinds of entries that a shared store announces when they change: [MirroredKinds], and
@@ -32,7 +32,7 @@ var sharedStores = caddy.NewUsagePool()
 
 // Remote is a store that several gateways share, as opened by its module.
 type Remote struct {
-	store.Shared
+	store.SharedStore
 
 	// Check returns the reason why the store cannot be used. An error that wraps [store.ErrUnavailable] is temporary; any other
 	// requires an operator.
@@ -50,8 +50,8 @@ type Remote struct {
 	// SeparateStoreHint describes how to give an issuer a separate store on the same server.
 	SeparateStoreHint string
 
-	// Connections returns the number of connections, and how many of them are in use.
-	Connections func() (open, used int)
+	// CountConnections returns the number of connections, and how many of them are in use.
+	CountConnections func() (open, used int)
 }
 
 // Shared is the base of guest modules for stores that several gateways share. They embed it, and call Use in Provision.
@@ -61,11 +61,11 @@ type Shared struct {
 	key string
 }
 
-func (s *Shared) pooled() *pooledShared { return s.pooledShared }
+func (s *Shared) acquired() *pooledShared { return s.pooledShared }
 
-// Use takes the store over from the previous configuration if the key, which covers all settings, is unchanged. Otherwise it
+// Open takes the store over from the previous configuration if the key, which covers all settings, is unchanged. Otherwise it
 // opens the store, without connecting yet.
-func (s *Shared) Use(name, key string, open func(*slog.Logger) (*Remote, error)) error {
+func (s *Shared) Open(name, key string, open func(*slog.Logger) (*Remote, error)) error {
 	pooled, _, err := sharedStores.LoadOrNew(name+" "+key, func() (caddy.Destructor, error) {
 		return newPooledShared(name, open)
 	})
@@ -87,20 +87,20 @@ func (s *Shared) Cleanup() error {
 
 // pooledShared is a remote store. Requests use the replica, which queries the store through the breaker.
 type pooledShared struct {
-	name    string // of the module, for metrics
-	remote  *Remote
-	checked *checkedStore
-	breaker *breaker.Breaker
-	replica *storemirror.Replica
-	watch   *Watch
-	logger  latestLogger
+	name         string // of the module, for metrics
+	remote       *Remote
+	checkedStore *checkedStore
+	breaker      *breaker.Breaker
+	replica      *storemirror.Replica
+	watch        *Watch
+	logger       latestLogger
 
-	followers map[string]Broadcaster
+	broadcasters map[string]Broadcaster
 
-	follow sync.Once
-	ctx    context.Context // context of the follower
-	end    context.CancelFunc
-	ended  sync.WaitGroup
+	followOnce sync.Once
+	ctx        context.Context // context of the follower
+	stop       context.CancelFunc
+	background sync.WaitGroup
 }
 
 func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*pooledShared, error) {
@@ -111,29 +111,29 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	if err != nil {
 		return nil, err
 	}
-	s.watch = newStoreWatch(name, s.try)
-	s.remote, s.checked = remote, newCheckedStore(remote, logger)
-	s.checked.watch = s.watch
-	s.watch.sized, _ = remote.Shared.(sizedStore)
-	s.breaker = breaker.New(s.checked, logger, observeStore(name))
-	s.followers = newFollowers(s.breaker, logger)
+	s.watch = newStoreWatch(name, s.probe)
+	s.remote, s.checkedStore = remote, newCheckedStore(remote, logger)
+	s.checkedStore.watch = s.watch
+	s.watch.sized, _ = remote.SharedStore.(sizedStore)
+	s.breaker = breaker.New(s.checkedStore, logger, observeStore(name))
+	s.broadcasters = newBroadcasters(s.breaker, logger)
 	s.replica = storemirror.New(s.breaker, storemirror.Config{
-		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Notify: s.tellFollowers, Logger: logger,
+		MirroredKinds: store.MirroredKinds, CachedKinds: store.CachedKinds, Notify: s.notifyBroadcasters, Logger: logger,
 	})
-	s.ctx, s.end = context.WithCancel(context.Background())
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// tellFollowers forwards the store's updates to the followers.
-func (s *pooledShared) tellFollowers(u store.Update) {
-	for _, f := range s.followers {
+// notifyBroadcasters forwards the store's updates to the followers.
+func (s *pooledShared) notifyBroadcasters(u store.Update) {
+	for _, f := range s.broadcasters {
 		f.HandleUpdate(u)
 	}
 }
 
-// try checks the store, and whether changes of other gateways can be received. The breaker ignores a failure of the latter,
+// probe checks the store, and whether changes of other gateways can be received. The breaker ignores a failure of the latter,
 // because queries still work.
-func (s *pooledShared) try(ctx context.Context) error {
+func (s *pooledShared) probe(ctx context.Context) error {
 	err := s.breaker.Probe(ctx)
 	if err == nil && s.remote.ProbeSubscription != nil {
 		err = s.remote.ProbeSubscription(ctx)
@@ -149,7 +149,7 @@ const startTimeout = 5 * time.Second
 func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
-	err := s.checked.begin(ctx, issuer)
+	err := s.checkedStore.checkAtStart(ctx, issuer)
 	if err != nil && !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
@@ -158,9 +158,9 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	if err != nil {
 		logger.Warn("starting while the store is unreachable", "error", err)
 	}
-	s.follow.Do(func() {
-		s.ended.Go(func() { s.replica.Run(s.ctx) })
-		s.ended.Go(func() { copyguard.Announce(s.ctx, s.breaker) })
+	s.followOnce.Do(func() {
+		s.background.Go(func() { s.replica.Run(s.ctx) })
+		s.background.Go(func() { copyguard.Announce(s.ctx, s.breaker) })
 	})
 	return nil
 }
@@ -168,8 +168,8 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 // Destruct stops following, and closes the store.
 func (s *pooledShared) Destruct() error {
 	s.watch.Stop()
-	s.end()
-	s.ended.Wait()
+	s.stop()
+	s.background.Wait()
 	return s.remote.Close()
 }
 
@@ -209,24 +209,26 @@ type Broadcaster interface {
 // NewBroadcaster returns the follower of a store, which lives as long as the store's connections.
 type NewBroadcaster func(shared store.Store, logger *slog.Logger) Broadcaster
 
-// followers are the constructors by kind.
-var followers = map[string]NewBroadcaster{}
+// newBroadcasterByKind are the constructors by kind.
+var newBroadcasterByKind = map[string]NewBroadcaster{}
 
 // RegisterBroadcaster registers the follower of a kind for each shared store. It must be called during package initialization.
-func RegisterBroadcaster(kind string, newFollower NewBroadcaster) { followers[kind] = newFollower }
+func RegisterBroadcaster(kind string, newBroadcaster NewBroadcaster) {
+	newBroadcasterByKind[kind] = newBroadcaster
+}
 
-func newFollowers(shared store.Store, logger *slog.Logger) map[string]Broadcaster {
-	made := make(map[string]Broadcaster, len(followers))
-	for kind, newFollower := range followers {
-		made[kind] = newFollower(shared, logger)
+func newBroadcasters(shared store.Store, logger *slog.Logger) map[string]Broadcaster {
+	broadcasters := make(map[string]Broadcaster, len(newBroadcasterByKind))
+	for kind, newBroadcaster := range newBroadcasterByKind {
+		broadcasters[kind] = newBroadcaster(shared, logger)
 	}
-	return made
+	return broadcasters
 }
 
 // Broadcaster returns the follower of a kind for the first shared store; nil without a shared store.
 func (s *Set) Broadcaster(kind string) Broadcaster {
-	if len(s.shared) == 0 {
+	if len(s.sharedStores) == 0 {
 		return nil
 	}
-	return s.shared[0].followers[kind]
+	return s.sharedStores[0].broadcasters[kind]
 }

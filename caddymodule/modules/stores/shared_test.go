@@ -16,12 +16,12 @@ import (
 // A reload takes over the store with its replica, and the last configuration closes it.
 func TestSharedStoreOutlivesReload(t *testing.T) {
 	t.Parallel()
-	gateway, closed := storetest.NewShared(SubscribedKinds()...).Gateway(), 0
+	gateway, closed := storetest.NewSharedMemory(SubscribedKinds()...).Gateway(), 0
 	var modules []*Shared
 	for range 2 {
 		m := new(Shared)
-		err := m.Use("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
-			return &Remote{Shared: gateway, Check: func(context.Context) error { return nil }, Close: func() error { closed++; return nil }}, nil
+		err := m.Open("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
+			return &Remote{SharedStore: gateway, Check: func(context.Context) error { return nil }, Close: func() error { closed++; return nil }}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -54,8 +54,8 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")
-	g := storetest.NewShared().Gateway()
-	s := newCheckedStore(&Remote{Shared: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
+	g := storetest.NewSharedMemory().Gateway()
+	s := newCheckedStore(&Remote{SharedStore: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
 	if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
 		t.Errorf("followed: %v", err)
 	}
@@ -78,12 +78,12 @@ func TestLatestLogger(t *testing.T) {
 }
 
 // A gateway that cannot receive changes of others reports a problem, but continues to query the store.
-func TestListeningIsTried(t *testing.T) {
+func TestListenFailureIsReported(t *testing.T) {
 	t.Parallel()
-	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
+	deaf := &store.Fault{Cause: store.CausePermissions, Err: errors.New("no +xread")}
 	s, err := newPooledShared("kind", func(*slog.Logger) (*Remote, error) {
 		return &Remote{
-			Shared: storetest.NewShared().Gateway(), Check: func(context.Context) error { return nil },
+			SharedStore: storetest.NewSharedMemory().Gateway(), Check: func(context.Context) error { return nil },
 			Close: func() error { return nil }, ProbeSubscription: func(context.Context) error { return deaf },
 		}, nil
 	})
@@ -92,11 +92,11 @@ func TestListeningIsTried(t *testing.T) {
 	}
 	defer s.Destruct()
 	for range 5 { // more failures than open the breaker
-		if err := s.try(t.Context()); store.CauseOf(err) != store.CauseRights {
+		if err := s.probe(t.Context()); store.CauseOf(err) != store.CausePermissions {
 			t.Errorf("tried: %v", err)
 		}
 	}
-	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CauseRights] {
+	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CausePermissions] {
 		t.Errorf("watched: %v", err)
 	}
 	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {

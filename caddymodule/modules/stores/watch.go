@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	watchEvery   = 10 * time.Second       // interval between checks of a healthy store
-	watchTrouble = 2 * time.Second        // interval between checks of a failing store
-	watchFresh   = 500 * time.Millisecond // maximum age of a reused result
-	watchSteady  = 5 * time.Second        // time without failures until a problem ends
-	emptiedFor   = time.Hour              // duration of the warning that a store came back empty
+	watchInterval       = 10 * time.Second       // interval between checks of a healthy store
+	troubleInterval     = 2 * time.Second        // interval between checks of a failing store
+	resultLifetime      = 500 * time.Millisecond // maximum age of a reused result
+	recoveryPeriod      = 5 * time.Second        // time without failures until a problem ends
+	dataLossWarningTime = time.Hour              // duration of the warning that a store came back empty
 )
 
 // CheckTimeout is the maximum duration of a check of a store.
@@ -34,53 +34,53 @@ const CheckTimeout = 3 * time.Second
 // Watch checks a store ([store.Probe]) periodically and for each readiness probe. It logs a problem once when it begins and
 // once when it ends. It lives as long as the store, across reloads.
 type Watch struct {
-	name    string // of the module, for metrics
-	try     func(context.Context) error
-	outages bool // also log outages, which no breaker logs
-	sized   sizedStore
-	logger  latestLogger
+	name        string // of the module, for metrics
+	probe       func(context.Context) error
+	logsOutages bool // also log outages, which no breaker logs
+	sized       sizedStore
+	logger      latestLogger
 
-	running sync.Once
-	ctx     context.Context // context of all checks
-	end     context.CancelFunc
+	startOnce sync.Once
+	ctx       context.Context // context of all checks
+	cancel    context.CancelFunc
 
-	mu    sync.Mutex
-	trial chan struct{} // closed when the running check ends; nil if no check is running
-	tried time.Time     // time when the last check ended
-	state watchState
+	mu           sync.Mutex
+	runningCheck chan struct{} // closed when the running check ends; nil if no check is running
+	checkedAt    time.Time     // time when the last check ended
+	state        watchState
 }
 
 // watchState is the known state of a store.
 type watchState struct {
-	problem  error     // nil: healthy
-	began    time.Time // beginning of the problem
-	well     time.Time // time of the first success since the last failure
-	emptied  time.Time // time when the loss of its data was detected
-	volatile string    // reason why the store loses data on its own restart
-	mark     string    // last seen mark of its issuer
+	problem          error     // nil: healthy
+	problemSince     time.Time // beginning of the problem
+	healthySince     time.Time // time of the first success since the last failure
+	dataLostAt       time.Time // time when the loss of its data was detected
+	volatilityReason string    // reason why the store loses data on its own restart
+	mark             string    // last seen mark of its issuer
 }
 
 // watches are the watched stores, for metrics.
 var watches sync.Map
 
 func newStoreWatch(name string, try func(context.Context) error) *Watch {
-	w := &Watch{name: name, try: try}
+	w := &Watch{name: name, probe: try}
 	w.logger.Store(slog.Default())
-	w.ctx, w.end = context.WithCancel(context.Background())
+	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
 // NewLocalWatch returns the watch of a store that only this process uses.
 func NewLocalWatch(name string, s store.Store) *Watch {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
-	w.outages = true
+	w.logsOutages = true
 	w.sized, _ = s.(sizedStore)
 	return w
 }
 
 // start starts watching, once. The store must have been opened.
 func (w *Watch) start() {
-	w.running.Do(func() {
+	w.startOnce.Do(func() {
 		watches.Store(w, nil)
 		go w.run()
 	})
@@ -88,15 +88,15 @@ func (w *Watch) start() {
 
 // Stop stops watching.
 func (w *Watch) Stop() {
-	w.end()
+	w.cancel()
 	watches.Delete(w)
 }
 
 func (w *Watch) run() {
 	for w.ctx.Err() == nil {
-		pause := watchEvery
+		pause := watchInterval
 		if w.check(w.ctx) != nil {
-			pause = watchTrouble
+			pause = troubleInterval
 		}
 		select {
 		case <-w.ctx.Done():
@@ -109,9 +109,9 @@ func (w *Watch) run() {
 // waits at most CheckTimeout.
 func (w *Watch) check(ctx context.Context) error {
 	select {
-	case <-w.begin():
+	case <-w.startCheck():
 	case <-time.After(CheckTimeout):
-		w.note(fmt.Errorf("%w: no response within %v", store.ErrUnavailable, CheckTimeout))
+		w.recordResult(fmt.Errorf("%w: no response within %v", store.ErrUnavailable, CheckTimeout))
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
@@ -119,80 +119,80 @@ func (w *Watch) check(ctx context.Context) error {
 	return w.state.problem
 }
 
-var noTrial = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// begin starts a check, unless one is running or recent.
-func (w *Watch) begin() <-chan struct{} {
+// startCheck starts a check, unless one is running or recent.
+func (w *Watch) startCheck() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.trial != nil:
-		return w.trial
-	case !w.tried.IsZero() && time.Since(w.tried) < watchFresh:
-		return noTrial
+	case w.runningCheck != nil:
+		return w.runningCheck
+	case !w.checkedAt.IsZero() && time.Since(w.checkedAt) < resultLifetime:
+		return closedChannel
 	}
 	done := make(chan struct{})
-	w.trial = done
+	w.runningCheck = done
 	go func() {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(w.ctx, CheckTimeout)
-		err := w.try(ctx)
+		err := w.probe(ctx)
 		cancel()
 		if w.ctx.Err() == nil {
-			w.note(err)
+			w.recordResult(err)
 		}
 		w.mu.Lock()
-		w.trial, w.tried = nil, time.Now()
+		w.runningCheck, w.checkedAt = nil, time.Now()
 		w.mu.Unlock()
 	}()
 	return done
 }
 
-// note records the result of a check. A problem begins immediately, but ends only after watchSteady without failures, so that
+// recordResult records the result of a check. A problem begins immediately, but ends only after recoveryPeriod without failures, so that
 // consecutive readiness checks agree.
-func (w *Watch) note(err error) {
+func (w *Watch) recordResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, now := &w.state, time.Now()
 	switch {
 	case err != nil:
 		before := s.problem
-		s.problem, s.well = err, time.Time{}
+		s.problem, s.healthySince = err, time.Time{}
 		if before == nil {
-			s.began = now
+			s.problemSince = now
 		}
 		if before == nil || store.CauseOf(before) != store.CauseOf(err) {
-			w.tell(err)
+			w.logProblem(err)
 		}
 	case s.problem == nil:
-	case s.well.IsZero():
-		s.well = now
-	case now.Sub(s.well) >= watchSteady:
-		if w.logs(s.problem) {
-			w.log().Info("the store works again", "store", w.name, "after", now.Sub(s.began).Round(time.Second))
+	case s.healthySince.IsZero():
+		s.healthySince = now
+	case now.Sub(s.healthySince) >= recoveryPeriod:
+		if w.isLogged(s.problem) {
+			w.newLogger().Info("the store works again", "store", w.name, "after", now.Sub(s.problemSince).Round(time.Second))
 		}
 		s.problem = nil
 	}
 }
 
-func (w *Watch) log() *slog.Logger { return slog.New(&w.logger) }
+func (w *Watch) newLogger() *slog.Logger { return slog.New(&w.logger) }
 
-// logs reports whether the watch logs a problem. Outages of a shared store are logged by its breaker.
-func (w *Watch) logs(err error) bool {
-	return w.outages || store.CauseOf(err) != store.CauseUnavailable
+// isLogged reports whether the watch logs a problem. Outages of a shared store are logged by its breaker.
+func (w *Watch) isLogged(err error) bool {
+	return w.logsOutages || store.CauseOf(err) != store.CauseUnavailable
 }
 
-func (w *Watch) tell(err error) {
-	if !w.logs(err) {
+func (w *Watch) logProblem(err error) {
+	if !w.isLogged(err) {
 		return
 	}
 	message := map[store.Cause]string{
-		store.CauseFull:     "the store is full: new sign-ins, codes and tokens are answered 503 until it has room",
-		store.CauseRights:   "the store refuses what gateways need: what needs it is answered 503 until that is set right",
-		store.CauseEviction: "the store may drop what is in use: sessions would end, and revoked tokens be valid again",
-		store.CauseGone:     "the store takes no changes: what needs it is answered 503 until that is set right",
+		store.CauseFull:        "the store is full: new sign-ins, codes and tokens are answered 503 until it has room",
+		store.CausePermissions: "the store refuses what gateways need: what needs it is answered 503 until that is set right",
+		store.CauseEviction:    "the store may drop what is in use: sessions would end, and revoked tokens be valid again",
+		store.CauseFileLost:    "the store takes no changes: what needs it is answered 503 until that is set right",
 	}[store.CauseOf(err)]
-	w.log().Error(cmp.Or(message, "store unavailable; requests that need it are rejected"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
+	w.newLogger().Error(cmp.Or(message, "store unavailable; requests that need it are rejected"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
 }
 
 // RecordMark records the mark of the store ([store.AssignIssuer]), and reports whether it is unchanged. A store with another mark or none
@@ -214,8 +214,8 @@ func (w *Watch) RecordMark(mark []byte) bool {
 
 // recordLoss records that the store has lost its data. The lock must be held.
 func (w *Watch) recordLoss() {
-	w.state.emptied = time.Now()
-	w.log().Error("store has lost its data: people must sign in again, and revoked tokens may be valid until they expire; restore a backup, or revoke all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
+	w.state.dataLostAt = time.Now()
+	w.newLogger().Error("store has lost its data: people must sign in again, and revoked tokens may be valid until they expire; restore a backup, or revoke all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseDataLost))
 }
 
 // recordLossAtStart records at startup that the store has lost its earlier data.
@@ -225,16 +225,16 @@ func (w *Watch) recordLossAtStart() {
 	w.recordLoss()
 }
 
-// keepsNothing records at startup why the store loses data on its own restart; empty if it does not.
-func (w *Watch) keepsNothing(why string) (isNew bool) {
+// recordVolatility records at startup why the store loses data on its own restart; empty if it does not.
+func (w *Watch) recordVolatility(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	isNew = why != "" && w.state.volatile != why
-	w.state.volatile = why
+	isNew = why != "" && w.state.volatilityReason != why
+	w.state.volatilityReason = why
 	return isNew
 }
 
-func (w *Watch) warnOfVolatile(logger *slog.Logger, why string) {
+func (w *Watch) warnVolatile(logger *slog.Logger, why string) {
 	logger.Warn("store does not persist everything across its own restarts: after one, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
@@ -242,38 +242,38 @@ func (w *Watch) warnOfVolatile(logger *slog.Logger, why string) {
 func (w *Watch) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isEmptied() {
-		warnings = append(warnings, fmt.Sprintf("it came back empty at %s", w.state.emptied.UTC().Format(time.RFC3339)))
+	if w.hasRecentLoss() {
+		warnings = append(warnings, fmt.Sprintf("it came back empty at %s", w.state.dataLostAt.UTC().Format(time.RFC3339)))
 	}
-	if w.state.volatile != "" {
-		warnings = append(warnings, w.state.volatile)
+	if w.state.volatilityReason != "" {
+		warnings = append(warnings, w.state.volatilityReason)
 	}
 	return warnings
 }
 
-// isEmptied must be called with the lock held.
-func (w *Watch) isEmptied() bool {
-	return !w.state.emptied.IsZero() && time.Since(w.state.emptied) < emptiedFor
+// hasRecentLoss must be called with the lock held.
+func (w *Watch) hasRecentLoss() bool {
+	return !w.state.dataLostAt.IsZero() && time.Since(w.state.dataLostAt) < dataLossWarningTime
 }
 
 // causes returns the current problems.
 func (w *Watch) causes() map[store.Cause]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	causes := map[store.Cause]bool{store.CauseEmptied: w.isEmptied(), store.CauseVolatile: w.state.volatile != ""}
+	causes := map[store.Cause]bool{store.CauseDataLost: w.hasRecentLoss(), store.CauseVolatile: w.state.volatilityReason != ""}
 	if w.state.problem != nil {
 		causes[store.CauseOf(w.state.problem)] = true
 	}
 	return causes
 }
 
-// settle ends the waiting time of a problem, and makes the next check try the store.
-func (w *Watch) settle() {
+// forceRecheck ends the waiting time of a problem, and makes the next check try the store.
+func (w *Watch) forceRecheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tried = time.Time{}
-	if !w.state.well.IsZero() {
-		w.state.well = time.Now().Add(-watchSteady)
+	w.checkedAt = time.Time{}
+	if !w.state.healthySince.IsZero() {
+		w.state.healthySince = time.Now().Add(-recoveryPeriod)
 	}
 }
 
@@ -285,11 +285,11 @@ type checkedStore struct {
 	logger *slog.Logger
 	watch  *Watch
 
-	refusal atomic.Pointer[error] // returned instead of the store's results; nil: the store is used
+	rejection atomic.Pointer[error] // returned instead of the store's results; nil: the store is used
 
-	mu     sync.Mutex
-	issuer string // guarded by mu; empty before the first start
-	passed bool   // guarded by mu: the store passed its check for the issuer
+	mu         sync.Mutex
+	issuer     string // guarded by mu; empty before the first start
+	isAccepted bool   // guarded by mu: the store passed its check for the issuer
 }
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
@@ -298,13 +298,13 @@ func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	return s
 }
 
-// begin checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and not used
+// checkAtStart checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and not used
 // before. A configuration with another issuer cannot take over the store of a running one.
-func (s *checkedStore) begin(ctx context.Context, issuer string) error {
+func (s *checkedStore) checkAtStart(ctx context.Context, issuer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.issuer != "" && s.issuer != issuer {
-		return s.remote.explain(&store.OtherIssuerError{StoredIssuer: s.issuer, RequestedIssuer: issuer})
+		return s.remote.addRemedy(&store.IssuerMismatchError{StoredIssuer: s.issuer, RequestedIssuer: issuer})
 	}
 	err := s.checkFor(ctx, issuer)
 	if err != nil && ctx.Err() != nil {
@@ -312,18 +312,18 @@ func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 	}
 	switch {
 	case err == nil:
-		s.pass(issuer)
-	case errors.Is(err, store.ErrUnavailable) && !s.passed:
+		s.accept(issuer)
+	case errors.Is(err, store.ErrUnavailable) && !s.isAccepted:
 		s.issuer = issuer
-		s.refusal.Store(&err)
+		s.rejection.Store(&err)
 	}
 	return err
 }
 
-// pass permits using the store. The lock must be held.
-func (s *checkedStore) pass(issuer string) {
-	s.issuer, s.passed = issuer, true
-	s.refusal.Store(nil)
+// accept permits using the store. The lock must be held.
+func (s *checkedStore) accept(issuer string) {
+	s.issuer, s.isAccepted = issuer, true
+	s.rejection.Store(nil)
 }
 
 // checkFor checks and tries a store for an issuer. The content of a full store can be used.
@@ -331,33 +331,33 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	if err := s.remote.Check(ctx); err != nil {
 		return err
 	}
-	switch err := store.Probe(ctx, s.remote.Shared); {
+	switch err := store.Probe(ctx, s.remote.SharedStore); {
 	case err == nil || errors.Is(err, store.ErrFull):
-	case store.CauseOf(err) == store.CauseRights:
+	case store.CauseOf(err) == store.CausePermissions:
 		return errors.New(err.Error()) // a permanent error
 	default:
 		return err
 	}
 	if s.remote.VolatilityReason != nil {
-		if why := s.remote.VolatilityReason(ctx); s.watch.keepsNothing(why) {
-			s.watch.warnOfVolatile(s.watch.log(), why)
+		if why := s.remote.VolatilityReason(ctx); s.watch.recordVolatility(why) {
+			s.watch.warnVolatile(s.watch.newLogger(), why)
 		}
 	}
-	return s.claim(ctx, issuer)
+	return s.assignIssuer(ctx, issuer)
 }
 
-// claim must be called with the lock held.
-func (s *checkedStore) claim(ctx context.Context, issuer string) error {
-	mark, err := store.AssignIssuer(ctx, s.remote.Shared, issuer)
+// assignIssuer must be called with the lock held.
+func (s *checkedStore) assignIssuer(ctx context.Context, issuer string) error {
+	mark, err := store.AssignIssuer(ctx, s.remote.SharedStore, issuer)
 	if err == nil {
 		s.watch.RecordMark(mark)
 	}
-	return s.remote.explain(err)
+	return s.remote.addRemedy(err)
 }
 
-// explain adds a remedy to the error for the store of another issuer.
-func (r *Remote) explain(err error) error {
-	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
+// addRemedy adds a remedy to the error for the store of another issuer.
+func (r *Remote) addRemedy(err error) error {
+	if _, isOtherIssuer := errors.AsType[*store.IssuerMismatchError](err); isOtherIssuer {
 		return fmt.Errorf("%w: configure a separate store for each issuer (%s)", err, r.SeparateStoreHint)
 	}
 	return err
@@ -372,42 +372,42 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 		return s.remote.Check(ctx)
 	}
 	check := s.checkFor
-	if s.passed {
-		check = s.claim
+	if s.isAccepted {
+		check = s.assignIssuer
 	}
 	err := check(ctx, s.issuer)
 	switch {
 	case err == nil:
-		s.pass(s.issuer)
-	case errors.As(err, new(*store.OtherIssuerError)), !s.passed && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable):
-		s.refuse(ctx, err)
+		s.accept(s.issuer)
+	case errors.As(err, new(*store.IssuerMismatchError)), !s.isAccepted && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable):
+		s.reject(ctx, err)
 	}
 	return err
 }
 
-// refuse stops using the store, and logs the cause once. The lock must be held.
-func (s *checkedStore) refuse(ctx context.Context, err error) {
-	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
-	if before := s.refusal.Swap(&refusal); before == nil || (*before).Error() != refusal.Error() {
+// reject stops using the store, and logs the cause once. The lock must be held.
+func (s *checkedStore) reject(ctx context.Context, err error) {
+	rejection := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
+	if before := s.rejection.Swap(&rejection); before == nil || (*before).Error() != rejection.Error() {
 		s.logger.ErrorContext(ctx, "store rejected; requests that need it get 503", "error", err)
 	}
-	s.passed = false
+	s.isAccepted = false
 }
 
-// Subscribe implements [store.Shared].
-func (s *checkedStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
+// Subscribe implements [store.SharedStore].
+func (s *checkedStore) Subscribe(ctx context.Context, notify func(store.Update)) error {
 	if err := s.recheck(ctx); err != nil {
 		return err
 	}
-	return s.remote.Subscribe(ctx, tell)
+	return s.remote.Subscribe(ctx, notify)
 }
 
 // Probe is for [store.Probe]. It also checks whether the store still contains this gateway's state.
 func (s *checkedStore) Probe(ctx context.Context) error {
-	if refusal := s.refusal.Load(); refusal != nil {
-		return *refusal
+	if rejection := s.rejection.Load(); rejection != nil {
+		return *rejection
 	}
-	if err := store.Probe(ctx, s.remote.Shared); err != nil {
+	if err := store.Probe(ctx, s.remote.SharedStore); err != nil {
 		return err
 	}
 	mark, err := s.remote.Get(ctx, store.IssuerKey)
@@ -419,24 +419,24 @@ func (s *checkedStore) Probe(ctx context.Context) error {
 
 // Do implements [store.Store].
 func (s *checkedStore) Do(ctx context.Context, calls ...*store.Call) error {
-	if refusal := s.refusal.Load(); refusal != nil {
-		return *refusal
+	if rejection := s.rejection.Load(); rejection != nil {
+		return *rejection
 	}
 	return s.remote.Do(ctx, calls...)
 }
 
 // List implements [store.Store].
 func (s *checkedStore) List(ctx context.Context, prefix string) ([]string, error) {
-	if refusal := s.refusal.Load(); refusal != nil {
-		return nil, *refusal
+	if rejection := s.rejection.Load(); rejection != nil {
+		return nil, *rejection
 	}
 	return s.remote.List(ctx, prefix)
 }
 
-// Now implements [store.Shared].
+// Now implements [store.SharedStore].
 func (s *checkedStore) Now() time.Time { return s.remote.Now() }
 
-var _ store.Shared = (*checkedStore)(nil)
+var _ store.SharedStore = (*checkedStore)(nil)
 
 // Status describes the store. For a shared store, the entries are those that this gateway mirrors.
 type Status struct {
@@ -449,7 +449,7 @@ type Status struct {
 type sizedStore interface {
 	// Size returns the number of entries, including expired ones, and the limit, 0 if none. It does not wait for a remote
 	// store.
-	Size() (entries, bound int)
+	Size() (entries, limit int)
 }
 
 // Status returns the status of the durable store.
@@ -458,10 +458,10 @@ func (s *Set) Status() *Status {
 	if sized, ok := s.Durable.(sizedStore); ok {
 		status.Entries, status.MaxEntries = sized.Size()
 	}
-	if guest, ok := s.Durable.(caddy.Module); ok {
-		status.Name = guest.CaddyModule().ID.Name()
+	if module, ok := s.Durable.(caddy.Module); ok {
+		status.Name = module.CaddyModule().ID.Name()
 	}
-	for _, shared := range s.shared {
+	for _, shared := range s.sharedStores {
 		if shared.replica == s.Durable {
 			status.Name, status.Lag = shared.name, new(shared.replica.Lag().Seconds())
 		}
@@ -484,10 +484,10 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 		if i > 0 && one == s.Durable {
 			break
 		}
-		problem := s.watched[one].check(ctx)
-		parts = append(parts, Health{part, store.CauseOf(problem), problem, s.watched[one].warnings()})
+		problem := s.watches[one].check(ctx)
+		parts = append(parts, Health{part, store.CauseOf(problem), problem, s.watches[one].warnings()})
 	}
-	for _, one := range s.shared {
+	for _, one := range s.sharedStores {
 		var problem error
 		if !one.replica.IsCurrent() {
 			problem = fmt.Errorf("no revocations of other gateways received for %v", one.replica.Lag().Round(time.Millisecond))
@@ -508,43 +508,43 @@ var (
 func observeStore(name string) breaker.Observe {
 	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
 	for _, operation := range breaker.Operations {
-		counters[operation] = metrics.ByLabel(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {
+		counters[operation] = metrics.LookUpByLabel(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {
 			return storeOperations.WithLabelValues(name, operation, string(o))
 		})
 	}
-	durations := metrics.ByLabel(breaker.Operations, func(operation string) prometheus.Observer {
+	durations := metrics.LookUpByLabel(breaker.Operations, func(operation string) prometheus.Observer {
 		return storeDurations.WithLabelValues(name, operation)
 	})
-	return func(ctx context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
+	return func(ctx context.Context, operation string, outcome breaker.Outcome, duration time.Duration) {
 		counters[operation][outcome].Inc()
-		span.Record(ctx, span.Store, took, string(outcome))
+		span.Record(ctx, span.Store, duration, string(outcome))
 		if outcome != breaker.Rejected {
-			span.Observe(ctx, durations[operation], took)
+			span.Observe(ctx, durations[operation], duration)
 		}
 	}
 }
 
 var (
-	revocationLag = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
-	mirrored      = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
-	storeProblem  = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
-	storeEntries  = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
-	storeLimit    = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
-	connections   = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
+	revocationLag   = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
+	mirroredEntries = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
+	storeProblem    = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
+	storeEntries    = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
+	storeLimit      = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
+	connections     = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
 
 	_ = metrics.Add(metrics.Collector{
-		Descs: []*prometheus.Desc{revocationLag, mirrored, connections, storeProblem, storeEntries, storeLimit}, Read: readStores,
+		Descs: []*prometheus.Desc{revocationLag, mirroredEntries, connections, storeProblem, storeEntries, storeLimit}, Read: collectStores,
 	})
 )
 
 // storeGauges are the sums and the maximum lag of the stores of a module.
 type storeGauges struct {
-	lag                  time.Duration
-	mirrored, idle, used int
+	lag                                        time.Duration
+	mirrored, idleConnections, usedConnections int
 }
 
-// readStores reports the metrics of the stores in use.
-func readStores(to chan<- prometheus.Metric) {
+// collectStores reports the metrics of the stores in use.
+func collectStores(to chan<- prometheus.Metric) {
 	collectProblems(to)
 	collectSizes(to)
 	byName := map[string]*storeGauges{}
@@ -560,9 +560,9 @@ func readStores(to chan<- prometheus.Metric) {
 	})
 	for name, g := range byName {
 		to <- prometheus.MustNewConstMetric(revocationLag, prometheus.GaugeValue, g.lag.Seconds(), name)
-		to <- prometheus.MustNewConstMetric(mirrored, prometheus.GaugeValue, float64(g.mirrored), name)
-		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.idle), name, "idle")
-		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.used), name, "used")
+		to <- prometheus.MustNewConstMetric(mirroredEntries, prometheus.GaugeValue, float64(g.mirrored), name)
+		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.idleConnections), name, "idle")
+		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.usedConnections), name, "used")
 	}
 }
 
@@ -590,44 +590,44 @@ func collectProblems(to chan<- prometheus.Metric) {
 
 // collectSizes reports the sizes of the stores; the fullest if a module has several.
 func collectSizes(to chan<- prometheus.Metric) {
-	byName := map[string]fill{}
+	byName := map[string]fillLevel{}
 	watches.Range(func(key, _ any) bool {
 		if w := key.(*Watch); w.sized != nil {
-			entries, bound := w.sized.Size()
-			byName[w.name] = byName[w.name].fuller(fill{entries, bound})
+			entries, limit := w.sized.Size()
+			byName[w.name] = byName[w.name].maximum(fillLevel{entries, limit})
 		}
 		return true
 	})
 	for name, f := range byName {
 		to <- prometheus.MustNewConstMetric(storeEntries, prometheus.GaugeValue, float64(f.entries), name)
-		if f.bound > 0 {
-			to <- prometheus.MustNewConstMetric(storeLimit, prometheus.GaugeValue, float64(f.bound), name)
+		if f.limit > 0 {
+			to <- prometheus.MustNewConstMetric(storeLimit, prometheus.GaugeValue, float64(f.limit), name)
 		}
 	}
 }
 
-// fill is the fill level of a store; bound is 0 if none.
-type fill struct{ entries, bound int }
+// fillLevel is the fill level of a store; bound is 0 if none.
+type fillLevel struct{ entries, limit int }
 
-func (f fill) fuller(other fill) fill {
-	if f.share() > other.share() || f.share() == other.share() && f.entries > other.entries {
+func (f fillLevel) maximum(isOtherIssuer fillLevel) fillLevel {
+	if f.ratio() > isOtherIssuer.ratio() || f.ratio() == isOtherIssuer.ratio() && f.entries > isOtherIssuer.entries {
 		return f
 	}
-	return other
+	return isOtherIssuer
 }
 
-func (f fill) share() float64 {
-	if f.bound == 0 {
+func (f fillLevel) ratio() float64 {
+	if f.limit == 0 {
 		return 0
 	}
-	return float64(f.entries) / float64(f.bound)
+	return float64(f.entries) / float64(f.limit)
 }
 
 func (g *storeGauges) add(s *pooledShared) {
 	entries, _ := s.replica.Size()
-	open, used := s.remote.Connections()
+	open, used := s.remote.CountConnections()
 	g.lag = max(g.lag, s.replica.Lag())
 	g.mirrored += entries
-	g.idle += open - used
-	g.used += used
+	g.idleConnections += open - used
+	g.usedConnections += used
 }

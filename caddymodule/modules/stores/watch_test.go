@@ -20,11 +20,11 @@ import (
 func TestStoreWatch(t *testing.T) {
 	t.Parallel()
 	for cause, err := range map[store.Cause]error{
-		store.CauseFull:     store.ErrFull,
-		store.CauseRights:   &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xadd")},
-		store.CauseEviction: &store.Fault{Cause: store.CauseEviction, Err: errors.New("allkeys-lru")},
-		store.CauseGone:     &store.Fault{Cause: store.CauseGone, Err: errors.New("moved")},
-		store.CauseFailed:   errors.New("fails"),
+		store.CauseFull:        store.ErrFull,
+		store.CausePermissions: &store.Fault{Cause: store.CausePermissions, Err: errors.New("no +xadd")},
+		store.CauseEviction:    &store.Fault{Cause: store.CauseEviction, Err: errors.New("allkeys-lru")},
+		store.CauseFileLost:    &store.Fault{Cause: store.CauseFileLost, Err: errors.New("moved")},
+		store.CauseOther:       errors.New("fails"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var fails atomic.Bool
@@ -41,7 +41,7 @@ func TestStoreWatch(t *testing.T) {
 			w.start()
 			defer synctest.Wait()
 			defer w.Stop()
-			check := func() error { time.Sleep(watchFresh); return w.check(t.Context()) }
+			check := func() error { time.Sleep(resultLifetime); return w.check(t.Context()) }
 			if err := check(); err != nil || log.Len() > 0 {
 				t.Fatalf("%s: at first: %v, %s", cause, err, &log)
 			}
@@ -52,7 +52,7 @@ func TestStoreWatch(t *testing.T) {
 				}
 			}
 			fails.Store(false)
-			time.Sleep(watchSteady + 2*watchTrouble)
+			time.Sleep(recoveryPeriod + 2*troubleInterval)
 			if err := check(); err != nil || w.causes()[cause] {
 				t.Errorf("%s: %v goes on", cause, err)
 			}
@@ -81,11 +81,11 @@ func (volatileStore) VolatilityReason() string { return "for a test" }
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
-	local := &Set{Store: memory, Durable: memory, watched: map[store.Store]*Watch{memory: NewLocalWatch("local", memory)}}
+	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*Watch{memory: NewLocalWatch("local", memory)}}
 	m := new(Shared)
-	err := m.Use("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
+	err := m.Open("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
-			Shared: storetest.NewShared(SubscribedKinds()...).Gateway(), Check: func(context.Context) error { return nil },
+			SharedStore: storetest.NewSharedMemory(SubscribedKinds()...).Gateway(), Check: func(context.Context) error { return nil },
 			Close: func() error { return nil }, VolatilityReason: func(context.Context) string { return "for a test" },
 		}, nil
 	})
@@ -93,12 +93,12 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Cleanup() })
-	shared := &Set{Store: m.replica, Durable: m.replica, shared: []*pooledShared{m.pooledShared}, watched: map[store.Store]*Watch{m.replica: m.watch}}
+	shared := &Set{Store: m.replica, Durable: m.replica, sharedStores: []*pooledShared{m.pooledShared}, watches: map[store.Store]*Watch{m.replica: m.watch}}
 	for name, set := range map[string]*Set{"local": local, "shared": shared} {
-		log, w := new(bytes.Buffer), set.watched[set.Durable]
+		log, w := new(bytes.Buffer), set.watches[set.Durable]
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		t.Cleanup(w.Stop)
-		set.Warn(logger, nil, true)
+		set.LogWarnings(logger, nil, true)
 		for range 2 {
 			if err := set.Start(t.Context(), logger, issuerA, 0); err != nil {
 				t.Fatal(err)
@@ -110,8 +110,8 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 		}
 	}
 	local.Durable = m.replica
-	if err := local.Start(t.Context(), slog.New(slog.DiscardHandler), issuerA, 0); err != nil || len(local.watched[memory].warnings()) > 0 {
-		t.Errorf("no longer the durable one: %v, %q", err, local.watched[memory].warnings())
+	if err := local.Start(t.Context(), slog.New(slog.DiscardHandler), issuerA, 0); err != nil || len(local.watches[memory].warnings()) > 0 {
+		t.Errorf("no longer the durable one: %v, %q", err, local.watches[memory].warnings())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestStoreWatchIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		w := NewLocalWatch("kind", nil)
-		w.try = func(context.Context) error { <-hangs; return nil }
+		w.probe = func(context.Context) error { <-hangs; return nil }
 		w.logger.Store(slog.New(slog.DiscardHandler))
 		for range 3 {
 			began := time.Now()
@@ -138,16 +138,16 @@ func TestStoreWatchIsBounded(t *testing.T) {
 const issuerA, issuerB = "https://a.example", "https://b.example"
 
 // lateStore returns a store that was unavailable when a gateway of an issuer started.
-func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *bytes.Buffer) {
+func lateStore(t *testing.T, issuer string) (*storetest.SharedMemory, *checkedStore, *bytes.Buffer) {
 	t.Helper()
-	server := storetest.NewShared(SubscribedKinds()...)
+	server := storetest.NewSharedMemory(SubscribedKinds()...)
 	gateway, log := server.Gateway(), new(bytes.Buffer)
-	s := newCheckedStore(&Remote{Shared: gateway, SeparateStoreHint: "an option", Check: func(ctx context.Context) error {
+	s := newCheckedStore(&Remote{SharedStore: gateway, SeparateStoreHint: "an option", Check: func(ctx context.Context) error {
 		_, err := gateway.List(ctx, "none:")
 		return err
 	}}, slog.New(slog.NewTextHandler(log, nil)))
 	server.SetDown(true)
-	if err := s.begin(t.Context(), issuer); !errors.Is(err, store.ErrUnavailable) {
+	if err := s.checkAtStart(t.Context(), issuer); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	server.SetDown(false)
@@ -177,7 +177,7 @@ func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.As(err, new(*store.OtherIssuerError)) {
+		if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.As(err, new(*store.IssuerMismatchError)) {
 			t.Errorf("followed: %v", err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestStoreTakenByOtherIssuer(t *testing.T) {
 	if err := errors.Join(g.Delete(t.Context(), store.IssuerKey), claim(t, g, issuerB)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.recheck(t.Context()); !errors.As(err, new(*store.OtherIssuerError)) {
+	if err := s.recheck(t.Context()); !errors.As(err, new(*store.IssuerMismatchError)) {
 		t.Errorf("followed: %v", err)
 	}
 	if _, err := s.Get(t.Context(), "k"); !errors.Is(err, store.ErrUnavailable) {
@@ -216,14 +216,14 @@ func TestStoreTakenByOtherIssuer(t *testing.T) {
 }
 
 // A reload while the store is unavailable does not affect a store in use.
-func TestReloadWhileStoreIsAway(t *testing.T) {
+func TestReloadDuringStoreOutage(t *testing.T) {
 	t.Parallel()
 	server, s, _ := lateStore(t, issuerA)
 	if err := s.recheck(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server.SetDown(true)
-	if err := s.begin(t.Context(), issuerA); !errors.Is(err, store.ErrUnavailable) {
+	if err := s.checkAtStart(t.Context(), issuerA); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("reload: %v", err)
 	}
 	server.SetDown(false)

@@ -1,6 +1,6 @@
 // Package compartment contains the compartments of FHIR R4, and decides whether a resource is in that of a patient.
 //
-// [Members] returns the definitions from the table r4.tsv (see ../generate/SOURCE.md), on which InPatient and Patients are
+// [LookUp] returns the definitions from the table r4.tsv (see ../generate/SOURCE.md), on which IsInPatient and Patients are
 // based.
 //
 // A compartment is defined by search parameters: a resource is a member if a parameter listed for its type refers to the owner
@@ -24,22 +24,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// r4 has a line for each type in each compartment: compartment, type, and the names of search parameters.
+// r4Table has a line for each type in each compartment: compartment, type, and the names of search parameters.
 //
 //go:embed r4.tsv
-var r4 string
+var r4Table string
 
-// self is R4's pseudo-parameter for a type whose resources own the compartment, and are in it by their id.
-const self = "{def}"
+// selfParameter is R4's pseudo-parameter for a type whose resources own the compartment, and are in it by their id.
+const selfParameter = "{def}"
 
-type key struct{ compartment, resourceType string }
+type typeKey struct{ compartment, resourceType string }
 
-// table returns the parameters by compartment and type.
-var table = sync.OnceValue(func() map[key][]string {
-	members := make(map[key][]string, 256)
-	for line := range strings.Lines(r4) {
+// parametersByType returns the parameters by compartment and type.
+var parametersByType = sync.OnceValue(func() map[typeKey][]string {
+	members := make(map[typeKey][]string, 256)
+	for line := range strings.Lines(r4Table) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		members[key{columns[0], columns[1]}] = strings.Fields(columns[2])
+		members[typeKey{columns[0], columns[1]}] = strings.Fields(columns[2])
 	}
 	return members
 })
@@ -48,27 +48,27 @@ var table = sync.OnceValue(func() map[key][]string {
 type Membership struct {
 	// Params are the names of the search parameters that refer to the owner of the compartment; a single one suffices.
 	Params []string
-	// Self is true if resources of this type own the compartment, and are in it.
-	Self bool
+	// OwnsCompartment is true if resources of this type own the compartment, and are in it.
+	OwnsCompartment bool
 }
 
-// Members returns how resources of a type are in the compartments with a name: Patient, Encounter, RelatedPerson, Practitioner
+// LookUp returns how resources of a type are in the compartments with a name: Patient, Encounter, RelatedPerson, Practitioner
 // or Device. ok is false if they are in none.
-func Members(name, resourceType string) (m Membership, ok bool) {
-	params, ok := table()[key{name, resourceType}]
-	at := slices.Index(params, self)
+func LookUp(name, resourceType string) (m Membership, ok bool) {
+	params, ok := parametersByType()[typeKey{name, resourceType}]
+	at := slices.Index(params, selfParameter)
 	if at < 0 {
 		return Membership{Params: params}, ok
 	}
-	return Membership{Params: slices.Concat(params[:at], params[at+1:]), Self: true}, ok
+	return Membership{Params: slices.Concat(params[:at], params[at+1:]), OwnsCompartment: true}, ok
 }
 
-// Patient returns the names of the search parameters that put resources of a type in the compartment of a patient; ok is
+// PatientParameters returns the names of the search parameters that put resources of a type in the compartment of a patient; ok is
 // false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own compartment
 // by its id.
-func Patient(resourceType string) (params []string, ok bool) {
-	params, ok = table()[key{"Patient", resourceType}]
-	if slices.Contains(params, self) {
+func PatientParameters(resourceType string) (params []string, ok bool) {
+	params, ok = parametersByType()[typeKey{"Patient", resourceType}]
+	if slices.Contains(params, selfParameter) {
 		return nil, true
 	}
 	return params, ok
@@ -77,25 +77,25 @@ func Patient(resourceType string) (params []string, ok bool) {
 // patientPaths returns, by type, the paths to the references that make a resource a member of a patient's compartment.
 var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 	paths := make(map[string][]resource.Path)
-	for k := range table() {
+	for k := range parametersByType() {
 		if k.compartment == "Patient" {
-			paths[k.resourceType] = pathsOf(k.resourceType)
+			paths[k.resourceType] = membershipPaths(k.resourceType)
 		}
 	}
 	return paths
 })
 
-// pathsOf returns the distinct paths of a type's parameters. A parameter for references to patients has the same path as one
+// membershipPaths returns the distinct paths of a type's parameters. A parameter for references to patients has the same path as one
 // for all references, because other targets do not matter for membership.
-func pathsOf(resourceType string) []resource.Path {
+func membershipPaths(resourceType string) []resource.Path {
 	var paths []resource.Path
-	params, _ := Patient(resourceType)
+	params, _ := PatientParameters(resourceType)
 	for _, name := range params {
 		parameter, _ := searchparam.Lookup(resourceType, name)
 		for _, path := range parameter.Paths {
 			path.Target = ""
-			same := func(other resource.Path) bool { return slices.Equal(path.Elements, other.Elements) }
-			if !slices.ContainsFunc(paths, same) {
+			hasSameElements := func(other resource.Path) bool { return slices.Equal(path.Elements, other.Elements) }
+			if !slices.ContainsFunc(paths, hasSameElements) {
 				paths = append(paths, path)
 			}
 		}
@@ -114,8 +114,8 @@ func IsMembership(resourceType string, p searchparam.Parameter) bool {
 	})
 }
 
-// InPatient reports whether a resource is in the compartment of the patient with an id.
-func InPatient(r resource.Resource, patientID string) bool {
+// IsInPatient reports whether a resource is in the compartment of the patient with an id.
+func IsInPatient(r resource.Resource, patientID string) bool {
 	if r.Type == "Patient" {
 		return r.ID == patientID && patientID != ""
 	}
@@ -134,10 +134,10 @@ func InPatient(r resource.Resource, patientID string) bool {
 	return refersToPatient(r, patientID)
 }
 
-// refersToPatient is the slow path of InPatient, separate because the iterator moves the resource to the heap.
+// refersToPatient is the slow path of IsInPatient, separate because the iterator moves the resource to the heap.
 func refersToPatient(r resource.Resource, patientID string) bool {
 	for element := range membershipReferences(r) {
-		to, _, ok := r.Refers(element)
+		to, _, ok := r.ReferenceTarget(element)
 		if ok && to.Type == "Patient" && to.Base == "" && to.ID == patientID {
 			return true
 		}
@@ -165,24 +165,24 @@ func Patients(r resource.Resource) iter.Seq[string] {
 	}
 }
 
-// NamesContained reports whether a reference that determines a resource's patient may be to a contained Patient: one that puts
+// MayReferenceContained reports whether a reference that determines a resource's patient may be to a contained Patient: one that puts
 // the resource into compartments, or its search parameter patient. The container is the resource itself or its container. A
 // reference to a missing contained resource counts, too.
-func NamesContained(r, container resource.Resource) bool {
-	for element := range chain(membershipReferences(r), values(r, "patient")) {
-		to, _, ok := r.Refers(element)
-		if ok && to.Contained != "" && !containsOther(container, to.Contained) {
+func MayReferenceContained(r, container resource.Resource) bool {
+	for element := range concatenate(membershipReferences(r), parameterElements(r, "patient")) {
+		to, _, ok := r.ReferenceTarget(element)
+		if ok && to.Contained != "" && !isContainedNonPatient(container, to.Contained) {
 			return true
 		}
 	}
 	return false
 }
 
-// containsOther reports whether a contained id belongs to exactly one resource, which is not a Patient.
-func containsOther(container resource.Resource, id string) bool {
+// isContainedNonPatient reports whether a contained id belongs to exactly one resource, which is not a Patient.
+func isContainedNonPatient(container resource.Resource, id string) bool {
 	found := false
 	for text := range container.Contained() {
-		contained, err := container.Part(text)
+		contained, err := container.ParsePart(text)
 		if err != nil || contained.ID != id {
 			continue
 		}
@@ -194,10 +194,10 @@ func containsOther(container resource.Resource, id string) bool {
 	return found
 }
 
-// Named returns the patients in a search parameter of a resource, in the form of [Patients].
-func Named(r resource.Resource, name string) iter.Seq[string] {
+// ParameterPatients returns the patients in a search parameter of a resource, in the form of [Patients].
+func ParameterPatients(r resource.Resource, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for element := range values(r, name) {
+		for element := range parameterElements(r, name) {
 			if !yieldPatients(r, element, yield) {
 				return
 			}
@@ -205,8 +205,8 @@ func Named(r resource.Resource, name string) iter.Seq[string] {
 	}
 }
 
-// values returns the elements of a search parameter.
-func values(r resource.Resource, name string) iter.Seq[[]byte] {
+// parameterElements returns the elements of a search parameter.
+func parameterElements(r resource.Resource, name string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		parameter, _ := searchparam.Lookup(r.Type, name)
 		for _, path := range parameter.Paths {
@@ -220,7 +220,7 @@ func values(r resource.Resource, name string) iter.Seq[[]byte] {
 	}
 }
 
-func chain(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
+func concatenate(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, elements := range all {
 			for element := range elements {
@@ -233,9 +233,9 @@ func chain(all ...iter.Seq[[]byte]) iter.Seq[[]byte] {
 }
 
 func yieldPatients(r resource.Resource, element []byte, yield func(string) bool) bool {
-	to, literal, ok := r.Refers(element)
+	to, literal, ok := r.ReferenceTarget(element)
 	if !ok || to.Contained == "" {
-		patient := named(to, literal, ok)
+		patient := patientID(to, literal, ok)
 		return patient == "" || yield(patient)
 	}
 	contained, _ := r.FindContained(to.Contained)
@@ -243,16 +243,16 @@ func yieldPatients(r resource.Resource, element []byte, yield func(string) bool)
 		return yield(literal)
 	}
 	for element := range membershipReferences(contained) {
-		to, literal, ok := contained.Refers(element)
-		if patient := named(to, literal, ok); patient != "" && !yield(patient) {
+		to, literal, ok := contained.ReferenceTarget(element)
+		if patient := patientID(to, literal, ok); patient != "" && !yield(patient) {
 			return false
 		}
 	}
 	return true
 }
 
-// named returns the patient that a reference may name; empty if it names none.
-func named(to resource.Reference, literal string, ok bool) string {
+// patientID returns the patient that a reference may name; empty if it names none.
+func patientID(to resource.Reference, literal string, ok bool) string {
 	switch {
 	case !ok && literal != "" && !strings.HasPrefix(literal, "urn:"):
 		return strconv.Quote(literal)

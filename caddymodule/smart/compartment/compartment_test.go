@@ -36,9 +36,9 @@ func TestMembers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m, ok := Members(tt.compartment, tt.resourceType)
-			if !slices.Equal(m.Params, tt.params) || m.Self != tt.self || ok != tt.ok {
-				t.Errorf("got %v self %v ok %v", m.Params, m.Self, ok)
+			m, ok := LookUp(tt.compartment, tt.resourceType)
+			if !slices.Equal(m.Params, tt.params) || m.OwnsCompartment != tt.self || ok != tt.ok {
+				t.Errorf("got %v self %v ok %v", m.Params, m.OwnsCompartment, ok)
 			}
 		})
 	}
@@ -47,7 +47,7 @@ func TestMembers(t *testing.T) {
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	types := make(map[string]int)
-	for k := range table() {
+	for k := range parametersByType() {
 		types[k.compartment]++
 	}
 	for compartment, want := range map[string]int{
@@ -61,10 +61,10 @@ func TestTypes(t *testing.T) {
 
 func TestPatientByIDAlone(t *testing.T) {
 	t.Parallel()
-	if params, ok := Patient("Patient"); len(params) != 0 || !ok {
+	if params, ok := PatientParameters("Patient"); len(params) != 0 || !ok {
 		t.Errorf("got %v %v", params, ok)
 	}
-	if params, ok := Patient("Group"); !slices.Equal(params, []string{"member"}) || !ok {
+	if params, ok := PatientParameters("Group"); !slices.Equal(params, []string{"member"}) || !ok {
 		t.Errorf("got %v %v", params, ok)
 	}
 }
@@ -73,12 +73,12 @@ func TestPatientByIDAlone(t *testing.T) {
 func TestEveryType(t *testing.T) {
 	t.Parallel()
 	types := 0
-	for k := range table() {
+	for k := range parametersByType() {
 		if k.compartment != "Patient" || k.resourceType == "Patient" {
 			continue
 		}
 		types++
-		params, _ := Patient(k.resourceType)
+		params, _ := PatientParameters(k.resourceType)
 		for _, name := range params {
 			parameter, ok := searchparam.Lookup(k.resourceType, name)
 			if !ok || parameter.Kind != searchparam.Reference || len(parameter.Paths) == 0 {
@@ -105,7 +105,7 @@ func checkPath(t *testing.T, resourceType string, path resource.Path) {
 	inside = strings.TrimSuffix(strings.TrimPrefix(inside, "[null,"), "]")
 	for text, want := range map[string]bool{inside: true, outside: false} {
 		r := parse(t, `{"resourceType":"`+resourceType+`",`+text[1:])
-		if InPatient(r, "a") != want {
+		if IsInPatient(r, "a") != want {
 			t.Errorf("%s: inside %v", text, !want)
 		}
 		if got := slices.Collect(Patients(r)); len(got) != 1 || (got[0] == "a") != want {
@@ -154,10 +154,10 @@ func TestMembership(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := parse(t, tt.text)
-			if got := InPatient(r, "a"); got != tt.in {
+			if got := IsInPatient(r, "a"); got != tt.in {
 				t.Errorf("inside %v", got)
 			}
-			if InPatient(r, "") {
+			if IsInPatient(r, "") {
 				t.Error("inside the compartment of nobody")
 			}
 			got := slices.Sorted(Patients(r))
@@ -193,7 +193,7 @@ func BenchmarkInPatient(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !InPatient(r, "a") {
+		if !IsInPatient(r, "a") {
 			b.Fatal("outside")
 		}
 	}

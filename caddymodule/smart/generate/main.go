@@ -29,8 +29,8 @@ const (
 	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
 )
 
-// tables are the generated tables by file name.
-var tables = map[string]func(*zip.Reader) ([]string, error){
+// generators are the generated tables by file name.
+var generators = map[string]func(*zip.Reader) ([]string, error){
 	"../searchparam/elements.tsv": elementTable,
 	"../searchparam/r4.tsv":       parameterTable,
 	"../compartment/r4.tsv":       compartmentTable,
@@ -41,7 +41,7 @@ func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: generate hapi-fhir-validation-resources-r4.jar")
 	}
-	for file, table := range tables {
+	for file, table := range generators {
 		if err := write(os.Args[1], file, table); err != nil {
 			log.Fatal(err)
 		}
@@ -78,8 +78,8 @@ type parameter struct {
 	Base, Target           []string
 }
 
-// anyTarget is the number of targets beyond which a list in R4 means all types.
-const anyTarget = 140
+// maxTargets is the number of targets beyond which a list in R4 means all types.
+const maxTargets = 140
 
 // parameterTable returns the lines of the table of search parameters: type, name, kind, targets and paths.
 func parameterTable(jar *zip.Reader) ([]string, error) {
@@ -118,7 +118,7 @@ func (p parameter) lines(s searchparam.Structures) []string {
 
 // targets returns the target types of the parameter's references; * for any.
 func (p parameter) targets() string {
-	if len(p.Target) > anyTarget {
+	if len(p.Target) > maxTargets {
 		return "*"
 	}
 	slices.Sort(p.Target)
@@ -135,33 +135,33 @@ func (p parameter) paths(s searchparam.Structures, base string) []string {
 	if err != nil {
 		return nil
 	}
-	var written []string
+	var formatted []string
 	for _, path := range paths {
-		written = append(written, inTable(path))
+		formatted = append(formatted, formatPath(path))
 	}
-	return written
+	return formatted
 }
 
-// inTable returns a path in the syntax of the table.
-func inTable(p resource.Path) string {
+// formatPath returns a path in the syntax of the table.
+func formatPath(p resource.Path) string {
 	elements := slices.Clone(p.Elements)
 	for _, f := range p.Filters {
 		elements[f.Depth-1] += "[" + f.Element + "=" + f.Value + "]"
 	}
-	written := strings.Join(elements, ".")
+	formatted := strings.Join(elements, ".")
 	if p.Target != "" {
-		written += "[" + p.Target + "]"
+		formatted += "[" + p.Target + "]"
 	}
 	if p.System != "" {
 		p.Type += "@" + p.System
 	}
-	return written + ":" + p.Type
+	return formatted + ":" + p.Type
 }
 
 // compartment is a CompartmentDefinition: resource types with the search parameters that make a resource a member. A type
 // without parameters has no members.
 type compartment struct {
-	Of        attribute `xml:"code"`
+	Code      attribute `xml:"code"`
 	Resources []struct {
 		Code   attribute   `xml:"code"`
 		Params []attribute `xml:"param"`
@@ -196,12 +196,12 @@ func (c compartment) lines() (lines []string) {
 		for _, p := range r.Params {
 			parameters = append(parameters, p.Value)
 		}
-		if r.Code == c.Of {
+		if r.Code == c.Code {
 			parameters = append(parameters, "{def}")
 		}
 		if len(parameters) > 0 {
 			slices.Sort(parameters)
-			lines = append(lines, c.Of.Value+"\t"+r.Code.Value+"\t"+strings.Join(slices.Compact(parameters), " "))
+			lines = append(lines, c.Code.Value+"\t"+r.Code.Value+"\t"+strings.Join(slices.Compact(parameters), " "))
 		}
 	}
 	return lines
@@ -294,8 +294,8 @@ func (s *structures) addSystems(text []byte) error {
 	return nil
 }
 
-// inherited are the elements of all types, which the table omits.
-var inherited = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
+// inheritedElements are the elements of all types, which the table omits.
+var inheritedElements = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
 
 // elementTable returns the lines of the table of elements: path and types. Elements of primitive types are omitted, because
 // JSON has them next to the value.
@@ -306,7 +306,7 @@ func elementTable(jar *zip.Reader) ([]string, error) {
 	}
 	var lines []string
 	for path, e := range s.elements {
-		if types := s.types(e); len(types) > 0 && !inherited.MatchString(path) && path[0] < 'a' {
+		if types := s.types(e); len(types) > 0 && !inheritedElements.MatchString(path) && path[0] < 'a' {
 			lines = append(lines, path+"\t"+strings.Join(types, " "))
 		}
 	}

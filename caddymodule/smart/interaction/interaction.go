@@ -72,8 +72,8 @@ type Interaction struct {
 	// Parameters are those of the query, decoded and in order, followed by the form of a search or the criteria of a
 	// [ConditionalCreate].
 	Parameters []smart.Parameter
-	// Async is true if the client requests an asynchronous response (R4 async.html).
-	Async bool
+	// IsAsync is true if the client requests an asynchronous response (R4 async.html).
+	IsAsync bool
 }
 
 // Kind is a kind of interaction. The zero value is not a valid kind.
@@ -194,16 +194,16 @@ func (i Interaction) Path() string {
 	case CompartmentSearch:
 		return i.Compartment.String() + "/" + i.Type
 	case SystemHistory, TypeHistory, InstanceHistory:
-		return join(i.Type, i.ID, "_history")
+		return joinPath(i.Type, i.ID, "_history")
 	case VRead:
-		return join(i.Type, i.ID, "_history", i.VersionID)
+		return joinPath(i.Type, i.ID, "_history", i.VersionID)
 	default:
-		return join(i.Type, i.ID, i.Operation)
+		return joinPath(i.Type, i.ID, i.Operation)
 	}
 }
 
-// join is path.Join for segments that are clean or empty.
-func join(segments ...string) string {
+// joinPath is path.Join for segments that are clean or empty.
+func joinPath(segments ...string) string {
 	path := ""
 	for _, segment := range segments {
 		if path != "" && segment != "" {
@@ -238,12 +238,12 @@ SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInforma
 SubstanceSpecification SupplyDelivery SupplyRequest Task TerminologyCapabilities TestReport TestScript ValueSet
 VerificationResult VisionPrescription`
 
-var resourceTypes = setOf(typeNames)
+var resourceTypes = newSet(typeNames)
 
 // compartments are the types with a CompartmentDefinition (R4 compartmentdefinition.html).
-var compartments = setOf("Device Encounter Patient Practitioner RelatedPerson")
+var compartments = newSet("Device Encounter Patient Practitioner RelatedPerson")
 
-func setOf(words string) map[string]bool {
+func newSet(words string) map[string]bool {
 	set := make(map[string]bool)
 	for word := range strings.FieldsSeq(words) {
 		set[word] = true
@@ -261,57 +261,57 @@ func isCompartment(name string) bool { return compartments[name] }
 
 // Errors of [Parse]. They contain no part of the request, which may include patient data.
 var (
-	// errPath: the path is not one of FHIR's (R4 http.html#summary), 404.
-	errPath = errors.New("no path of FHIR's REST API")
-	// errType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
-	errType = errors.New("unknown resource type")
-	// errID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot segment
+	// errUnknownPath: the path is not one of FHIR's (R4 http.html#summary), 404.
+	errUnknownPath = errors.New("no path of FHIR's REST API")
+	// errUnknownType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
+	errUnknownType = errors.New("unknown resource type")
+	// errMalformedID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot segment
 	// (RFC 3986 §3.3), 404.
-	errID = errors.New("malformed id")
-	// errMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
-	errMethod = errors.New("no interaction of this method")
-	// errQuery: the query or form is ambiguous, or has parameters that the interaction does not support, 400.
-	errQuery = errors.New("ambiguous query")
-	// errCriteria: a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate, #cond-update,
+	errMalformedID = errors.New("malformed id")
+	// errUndefinedMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
+	errUndefinedMethod = errors.New("no interaction of this method")
+	// errAmbiguousQuery: the query or form is ambiguous, or has parameters that the interaction does not support, 400.
+	errAmbiguousQuery = errors.New("ambiguous query")
+	// errMissingCriteria: a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate, #cond-update,
 	// #3.1.0.7.1), 400.
-	errCriteria = errors.New("no criteria, or two sets of them")
-	// errForm: an interaction other than a search has a form (R4 http.html#search), 400.
-	errForm = errors.New("no search to have a form")
+	errMissingCriteria = errors.New("no criteria, or two sets of them")
+	// errUnexpectedForm: an interaction other than a search has a form (R4 http.html#search), 400.
+	errUnexpectedForm = errors.New("no search to have a form")
 )
 
 // Status returns the HTTP status for an error of this package.
 func Status(err error) int {
 	switch {
-	case errors.Is(err, errPath), errors.Is(err, errType), errors.Is(err, errID):
+	case errors.Is(err, errUnknownPath), errors.Is(err, errUnknownType), errors.Is(err, errMalformedID):
 		return http.StatusNotFound
-	case errors.Is(err, errMethod):
+	case errors.Is(err, errUndefinedMethod):
 		return http.StatusMethodNotAllowed
 	default:
 		return http.StatusBadRequest
 	}
 }
 
-// methods are the interactions of R4's summary (http.html#summary) by form of path and method.
-var methods = map[place]map[string]Kind{
-	ofSystem:            {http.MethodGet: SystemSearch, http.MethodPost: Bundle},
-	ofMetadata:          {http.MethodGet: Capabilities},
-	ofSystemHistory:     {http.MethodGet: SystemHistory},
-	ofSystemSearch:      {http.MethodPost: SystemSearch},
-	ofTypeHistory:       {http.MethodGet: TypeHistory},
-	ofTypeSearch:        {http.MethodPost: TypeSearch},
-	ofInstanceHistory:   {http.MethodGet: InstanceHistory},
-	ofVersion:           {http.MethodGet: VRead},
-	ofCompartment:       {http.MethodGet: CompartmentSearch},
-	ofCompartmentSearch: {http.MethodPost: CompartmentSearch},
-	ofOperation:         {http.MethodGet: Operation, http.MethodPost: Operation},
-	ofType: {
+// kindsByPath are the interactions of R4's summary (http.html#summary) by form of path and method.
+var kindsByPath = map[pathForm]map[string]Kind{
+	systemPath:            {http.MethodGet: SystemSearch, http.MethodPost: Bundle},
+	metadataPath:          {http.MethodGet: Capabilities},
+	systemHistoryPath:     {http.MethodGet: SystemHistory},
+	systemSearchPath:      {http.MethodPost: SystemSearch},
+	typeHistoryPath:       {http.MethodGet: TypeHistory},
+	typeSearchPath:        {http.MethodPost: TypeSearch},
+	instanceHistoryPath:   {http.MethodGet: InstanceHistory},
+	versionPath:           {http.MethodGet: VRead},
+	compartmentPath:       {http.MethodGet: CompartmentSearch},
+	compartmentSearchPath: {http.MethodPost: CompartmentSearch},
+	operationPath:         {http.MethodGet: Operation, http.MethodPost: Operation},
+	typePath: {
 		http.MethodGet:    TypeSearch,
 		http.MethodPost:   Create,
 		http.MethodPut:    ConditionalUpdate,
 		http.MethodPatch:  ConditionalPatch,
 		http.MethodDelete: ConditionalDelete,
 	},
-	ofInstance: {
+	instancePath: {
 		http.MethodGet:    Read,
 		http.MethodPut:    Update,
 		http.MethodPatch:  Patch,
@@ -324,27 +324,27 @@ var methods = map[place]map[string]Kind{
 // an error of this package. [Status] returns its HTTP status.
 func Parse(method, path, query string, header http.Header) (Interaction, error) {
 	var i Interaction
-	at, err := i.locate(path)
+	at, err := i.parsePath(path)
 	if err != nil {
 		return Interaction{}, err
 	}
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	kind, ok := methods[at][method]
+	kind, ok := kindsByPath[at][method]
 	if !ok {
-		return Interaction{}, errMethod
+		return Interaction{}, errUndefinedMethod
 	}
-	i.Kind, i.Async = kind, prefersAsync(header)
+	i.Kind, i.IsAsync = kind, prefersAsync(header)
 	if i.Parameters, err = smart.ParseParameters(query); err != nil {
-		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
+		return Interaction{}, fmt.Errorf("%w: %w", errAmbiguousQuery, err)
 	}
 	switch kind { // If-None-Exist is ignored except for a create
 	case Create:
-		err = i.conditionCreate(header.Values("If-None-Exist"))
+		err = i.makeCreateConditional(header.Values("If-None-Exist"))
 	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
 		if !hasCriteria(i.Parameters) {
-			err = errCriteria
+			err = errMissingCriteria
 		}
 	}
 	if err != nil {
@@ -359,11 +359,11 @@ func (i Interaction) WithForm(body string) (Interaction, error) {
 	switch i.Kind {
 	case TypeSearch, SystemSearch, CompartmentSearch:
 	default:
-		return Interaction{}, errForm
+		return Interaction{}, errUnexpectedForm
 	}
 	form, err := smart.ParseParameters(body)
 	if err != nil {
-		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
+		return Interaction{}, fmt.Errorf("%w: %w", errAmbiguousQuery, err)
 	}
 	i.Parameters = slices.Concat(i.Parameters, form)
 	return i, nil
@@ -383,128 +383,128 @@ func prefersAsync(header http.Header) bool {
 	return false
 }
 
-// place is a form of path, which determines the interaction together with the method.
-type place uint8
+// pathForm is a form of path, which determines the interaction together with the method.
+type pathForm uint8
 
 const (
-	ofSystem place = iota + 1
-	ofMetadata
-	ofSystemHistory
-	ofSystemSearch
-	ofType
-	ofTypeHistory
-	ofTypeSearch
-	ofInstance
-	ofInstanceHistory
-	ofVersion
-	ofCompartment
-	ofCompartmentSearch
-	ofOperation
+	systemPath pathForm = iota + 1
+	metadataPath
+	systemHistoryPath
+	systemSearchPath
+	typePath
+	typeHistoryPath
+	typeSearchPath
+	instancePath
+	instanceHistoryPath
+	versionPath
+	compartmentPath
+	compartmentSearchPath
+	operationPath
 )
 
-// locate parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore, dollar
+// parsePath parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore, dollar
 // sign or asterisk, and are not empty.
-func (i *Interaction) locate(path string) (place, error) {
+func (i *Interaction) parsePath(path string) (pathForm, error) {
 	switch path {
 	case "":
-		return ofSystem, nil
+		return systemPath, nil
 	case "metadata":
-		return ofMetadata, nil
+		return metadataPath, nil
 	case "_history":
-		return ofSystemHistory, nil
+		return systemHistoryPath, nil
 	case "_search":
-		return ofSystemSearch, nil
+		return systemSearchPath, nil
 	}
-	if i.takeOperation(path) {
-		return ofOperation, nil
+	if i.parseOperation(path) {
+		return operationPath, nil
 	}
-	typ, rest, more := strings.Cut(path, "/")
+	typ, rest, hasMore := strings.Cut(path, "/")
 	if !IsType(typ) {
-		return 0, unknownFirst(typ)
+		return 0, firstSegmentError(typ)
 	}
 	i.Type = typ
-	if !more {
-		return ofType, nil
+	if !hasMore {
+		return typePath, nil
 	}
-	return i.locateInType(rest)
+	return i.parseTypePath(rest)
 }
 
-// unknownFirst returns the error for a word that is no type: errType if it has the syntax of a type.
-func unknownFirst(segment string) error {
+// firstSegmentError returns the error for a word that is no type: errUnknownType if it has the syntax of a type.
+func firstSegmentError(segment string) error {
 	if segment == "" || segment[0] < 'A' || segment[0] > 'Z' {
-		return errPath
+		return errUnknownPath
 	}
-	return errType
+	return errUnknownType
 }
 
-func (i *Interaction) locateInType(path string) (place, error) {
+func (i *Interaction) parseTypePath(path string) (pathForm, error) {
 	switch {
 	case path == "_history":
-		return ofTypeHistory, nil
+		return typeHistoryPath, nil
 	case path == "_search":
-		return ofTypeSearch, nil
-	case i.takeOperation(path):
-		return ofOperation, nil
+		return typeSearchPath, nil
+	case i.parseOperation(path):
+		return operationPath, nil
 	}
-	id, rest, more := strings.Cut(path, "/")
+	id, rest, hasMore := strings.Cut(path, "/")
 	if !isID(id) {
-		return 0, errID
+		return 0, errMalformedID
 	}
 	i.ID = id
-	if !more {
-		return ofInstance, nil
+	if !hasMore {
+		return instancePath, nil
 	}
-	return i.locateInInstance(rest)
+	return i.parseInstancePath(rest)
 }
 
-func (i *Interaction) locateInInstance(path string) (place, error) {
+func (i *Interaction) parseInstancePath(path string) (pathForm, error) {
 	version, isVersion := strings.CutPrefix(path, "_history/")
 	switch {
 	case path == "_history":
-		return ofInstanceHistory, nil
-	case i.takeOperation(path):
-		return ofOperation, nil
+		return instanceHistoryPath, nil
+	case i.parseOperation(path):
+		return operationPath, nil
 	case !isVersion:
-		return i.locateInCompartment(path)
+		return i.parseCompartmentPath(path)
 	case strings.Contains(version, "/"):
-		return 0, errPath
+		return 0, errUnknownPath
 	case !isID(version):
-		return 0, errID
+		return 0, errMalformedID
 	}
 	i.VersionID = version
-	return ofVersion, nil
+	return versionPath, nil
 }
 
-// locateInCompartment parses the part after the id of a compartment. The searched type replaces the compartment's type.
-func (i *Interaction) locateInCompartment(path string) (place, error) {
+// parseCompartmentPath parses the part after the id of a compartment. The searched type replaces the compartment's type.
+func (i *Interaction) parseCompartmentPath(path string) (pathForm, error) {
 	if !isCompartment(i.Type) {
-		return 0, errPath
+		return 0, errUnknownPath
 	}
 	i.Compartment = Reference{Type: i.Type, ID: i.ID}
 	i.Type, i.ID = "*", ""
 	switch path {
 	case "*":
-		return ofCompartment, nil
+		return compartmentPath, nil
 	case "_search":
-		return ofCompartmentSearch, nil
+		return compartmentSearchPath, nil
 	}
-	typ, posted := strings.CutSuffix(path, "/_search")
+	typ, isPost := strings.CutSuffix(path, "/_search")
 	switch {
 	case strings.Contains(typ, "/"):
-		return 0, errPath
+		return 0, errUnknownPath
 	case !IsType(typ):
-		return 0, unknownFirst(typ)
+		return 0, firstSegmentError(typ)
 	}
 	i.Type = typ
-	if posted {
-		return ofCompartmentSearch, nil
+	if isPost {
+		return compartmentSearchPath, nil
 	}
-	return ofCompartment, nil
+	return compartmentPath, nil
 }
 
-// takeOperation parses a segment that is the name of an operation. Names other than R4's own can contain dots and underscores,
+// parseOperation parses a segment that is the name of an operation. Names other than R4's own can contain dots and underscores,
 // such as HAPI's $hapi.fhir.replace-references.
-func (i *Interaction) takeOperation(segment string) bool {
+func (i *Interaction) parseOperation(segment string) bool {
 	name, ok := strings.CutPrefix(segment, "$")
 	if !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isIDRune(r) }) {
 		return false
@@ -522,22 +522,22 @@ func isIDRune(r rune) bool {
 	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// conditionCreate makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the question
+// makeCreateConditional makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the question
 // mark (R4 http.html#ccreate). Criteria in the URL of a create are rejected: some servers apply them, others ignore them and
 // create the resource.
-func (i *Interaction) conditionCreate(criteria []string) error {
-	if slices.ContainsFunc(i.Parameters, isSpecial) {
-		return errQuery
+func (i *Interaction) makeCreateConditional(criteria []string) error {
+	if slices.ContainsFunc(i.Parameters, isSpecificParameter) {
+		return errAmbiguousQuery
 	}
 	if len(criteria) == 0 {
 		return nil
 	}
 	list, err := smart.ParseParameters(criteria[0])
 	if err != nil {
-		return fmt.Errorf("%w: %w", errQuery, err)
+		return fmt.Errorf("%w: %w", errAmbiguousQuery, err)
 	}
-	if len(criteria) > 1 || !hasCriteria(list) || slices.ContainsFunc(list, isGeneral) {
-		return errCriteria
+	if len(criteria) > 1 || !hasCriteria(list) || slices.ContainsFunc(list, isFormatParameter) {
+		return errMissingCriteria
 	}
 	i.Kind = ConditionalCreate
 	i.Parameters = append(i.Parameters, list...)
@@ -547,7 +547,7 @@ func (i *Interaction) conditionCreate(criteria []string) error {
 // Criteria returns the parameters that select resources, without those for the format of the response (_format, _pretty,
 // _summary and _elements).
 func (i Interaction) Criteria() []smart.Parameter {
-	return slices.DeleteFunc(slices.Clone(i.Parameters), isGeneral)
+	return slices.DeleteFunc(slices.Clone(i.Parameters), isFormatParameter)
 }
 
 // hasCriteria reports whether a parameter selects resources. Without one, a conditional delete would delete all resources of
@@ -563,8 +563,8 @@ func isBlank(value string) bool {
 // isCriterion reports whether a parameter selects resources. Other parameters that begin with an underscore affect the response
 // (R4 search.html).
 func isCriterion(name string) bool {
-	plain, _, _ := strings.Cut(name, ":")
-	switch plain {
+	baseName, _, _ := strings.Cut(name, ":")
+	switch baseName {
 	case "_content", "_filter", "_has", "_id", "_lastUpdated", "_list", "_profile", "_query", "_security", "_source",
 		"_tag", "_text":
 		return true
@@ -572,9 +572,9 @@ func isCriterion(name string) bool {
 	return !strings.HasPrefix(name, "_")
 }
 
-// isGeneral reports whether a parameter affects the format of any response (R4 http.html#parameters).
-func isGeneral(p smart.Parameter) bool {
+// isFormatParameter reports whether a parameter affects the format of any response (R4 http.html#parameters).
+func isFormatParameter(p smart.Parameter) bool {
 	return p.Name == "_format" || p.Name == "_pretty" || p.Name == "_summary" || p.Name == "_elements"
 }
 
-func isSpecial(p smart.Parameter) bool { return !isGeneral(p) }
+func isSpecificParameter(p smart.Parameter) bool { return !isFormatParameter(p) }

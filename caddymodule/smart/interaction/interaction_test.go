@@ -125,69 +125,69 @@ func TestRefusedPaths(t *testing.T) {
 		name, in string
 		want     error
 	}{
-		{"slash only", "GET /", errPath},
-		{"leading slash", "GET /Patient", errPath},
-		{"trailing slash, type", "GET Patient/", errID},
-		{"trailing slash, instance", "GET Patient/1/", errPath},
-		{"trailing slash, history", "GET Patient/1/_history/", errID},
-		{"trailing slash, version", "GET Patient/1/_history/2/", errPath},
-		{"trailing slash, compartment", "GET Patient/1/Observation/", errPath},
-		{"trailing slash, operation", "GET $export/", errPath},
-		{"trailing slash, metadata", "GET metadata/", errPath},
-		{"empty segment", "GET Patient//1", errID},
-		{"dot as id", "GET Patient/.", errID},
-		{"dots as id", "GET Patient/..", errID},
-		{"dots as version", "GET Patient/1/_history/..", errID},
-		{"dots as type", "GET ../Patient", errPath},
-		{"dots after id", "GET Patient/1/../2", errPath},
-		{"unknown type", "GET Patients", errType},
-		{"abstract type", "GET DomainResource/1", errType},
-		{"type of R5", "GET ActorDefinition/1", errType},
-		{"lower-case type", "GET patient/1", errPath},
-		{"upper-case type", "GET PATIENT/1", errType},
-		{"type with a space", "GET Patient /1", errType},
-		{"type with letters like ours", "GET Pаtient/1", errType},
-		{"any type", "GET */1", errPath},
-		{"metadata in capitals", "GET Metadata", errType},
-		{"metadata, more", "GET metadata/1", errPath},
-		{"history in capitals", "GET Patient/1/_History", errPath},
-		{"unknown word", "GET foo", errPath},
-		{"unknown underscore", "GET _getpages", errPath},
-		{"well-known", "GET .well-known/smart-configuration", errPath},
-		{"id with underscore", "GET Patient/a_b", errID},
-		{"id with a slash, encoded twice", "GET Patient/a%2Fb", errID},
-		{"id with NUL", "GET Patient/a\x00", errID},
-		{"id with a line break", "GET Patient/a\n", errID},
-		{"id in invalid UTF-8", "GET Patient/\xff", errID},
-		{"id with umlaut", "GET Patient/ä", errID},
-		{"id with full-width digit", "GET Patient/１", errID},
-		{"id with semicolon", "GET Patient/1;a=b", errID},
-		{"id with a bar", "GET Patient/1|2", errID},
-		{"id with backslash", `GET Patient/1\2`, errID},
-		{"id with plus", "GET Patient/1+1", errID},
-		{"id too long", "GET Patient/" + strings.Repeat("a", 65), errID},
-		{"version with underscore", "GET Patient/1/_history/_", errID},
-		{"history twice", "GET Patient/1/_history/_history", errID},
-		{"operation on a version", "POST Patient/1/_history/2/$meta-add", errPath},
-		{"operation on a history", "GET Patient/1/_history/$diff", errID},
-		{"operation on an operation", "GET Patient/$a/$b", errID},
-		{"operation without name", "GET Patient/$", errID},
-		{"system operation without name", "GET $", errPath},
-		{"operation with a slash", "GET $export/1", errPath},
-		{"operation with a dollar sign", "GET Patient/1/$a$b", errPath},
-		{"operation with NUL", "GET $export\x00", errPath},
-		{"compartment of no such type", "GET Observation/1/Patient", errPath},
-		{"compartment for an unknown type", "GET Patient/1/Foo", errType},
-		{"compartment for a word", "GET Patient/1/foo", errPath},
-		{"compartment, deeper", "GET Patient/1/Observation/2", errPath},
-		{"compartment, any, searched", "POST Patient/1/*/_search", errPath},
-		{"compartment, twice searched", "POST Patient/1/_search/_search", errPath},
-		{"compartment's history", "GET Patient/1/Observation/_history", errPath},
-		{"compartment's operation", "GET Patient/1/Observation/$lastn", errPath},
-		{"metadata of a type", "GET Patient/1/metadata", errPath},
+		{"slash only", "GET /", errUnknownPath},
+		{"leading slash", "GET /Patient", errUnknownPath},
+		{"trailing slash, type", "GET Patient/", errMalformedID},
+		{"trailing slash, instance", "GET Patient/1/", errUnknownPath},
+		{"trailing slash, history", "GET Patient/1/_history/", errMalformedID},
+		{"trailing slash, version", "GET Patient/1/_history/2/", errUnknownPath},
+		{"trailing slash, compartment", "GET Patient/1/Observation/", errUnknownPath},
+		{"trailing slash, operation", "GET $export/", errUnknownPath},
+		{"trailing slash, metadata", "GET metadata/", errUnknownPath},
+		{"empty segment", "GET Patient//1", errMalformedID},
+		{"dot as id", "GET Patient/.", errMalformedID},
+		{"dots as id", "GET Patient/..", errMalformedID},
+		{"dots as version", "GET Patient/1/_history/..", errMalformedID},
+		{"dots as type", "GET ../Patient", errUnknownPath},
+		{"dots after id", "GET Patient/1/../2", errUnknownPath},
+		{"unknown type", "GET Patients", errUnknownType},
+		{"abstract type", "GET DomainResource/1", errUnknownType},
+		{"type of R5", "GET ActorDefinition/1", errUnknownType},
+		{"lower-case type", "GET patient/1", errUnknownPath},
+		{"upper-case type", "GET PATIENT/1", errUnknownType},
+		{"type with a space", "GET Patient /1", errUnknownType},
+		{"type with letters like ours", "GET Pаtient/1", errUnknownType},
+		{"any type", "GET */1", errUnknownPath},
+		{"metadata in capitals", "GET Metadata", errUnknownType},
+		{"metadata, more", "GET metadata/1", errUnknownPath},
+		{"history in capitals", "GET Patient/1/_History", errUnknownPath},
+		{"unknown word", "GET foo", errUnknownPath},
+		{"unknown underscore", "GET _getpages", errUnknownPath},
+		{"well-known", "GET .well-known/smart-configuration", errUnknownPath},
+		{"id with underscore", "GET Patient/a_b", errMalformedID},
+		{"id with a slash, encoded twice", "GET Patient/a%2Fb", errMalformedID},
+		{"id with NUL", "GET Patient/a\x00", errMalformedID},
+		{"id with a line break", "GET Patient/a\n", errMalformedID},
+		{"id in invalid UTF-8", "GET Patient/\xff", errMalformedID},
+		{"id with umlaut", "GET Patient/ä", errMalformedID},
+		{"id with full-width digit", "GET Patient/１", errMalformedID},
+		{"id with semicolon", "GET Patient/1;a=b", errMalformedID},
+		{"id with a bar", "GET Patient/1|2", errMalformedID},
+		{"id with backslash", `GET Patient/1\2`, errMalformedID},
+		{"id with plus", "GET Patient/1+1", errMalformedID},
+		{"id too long", "GET Patient/" + strings.Repeat("a", 65), errMalformedID},
+		{"version with underscore", "GET Patient/1/_history/_", errMalformedID},
+		{"history twice", "GET Patient/1/_history/_history", errMalformedID},
+		{"operation on a version", "POST Patient/1/_history/2/$meta-add", errUnknownPath},
+		{"operation on a history", "GET Patient/1/_history/$diff", errMalformedID},
+		{"operation on an operation", "GET Patient/$a/$b", errMalformedID},
+		{"operation without name", "GET Patient/$", errMalformedID},
+		{"system operation without name", "GET $", errUnknownPath},
+		{"operation with a slash", "GET $export/1", errUnknownPath},
+		{"operation with a dollar sign", "GET Patient/1/$a$b", errUnknownPath},
+		{"operation with NUL", "GET $export\x00", errUnknownPath},
+		{"compartment of no such type", "GET Observation/1/Patient", errUnknownPath},
+		{"compartment for an unknown type", "GET Patient/1/Foo", errUnknownType},
+		{"compartment for a word", "GET Patient/1/foo", errUnknownPath},
+		{"compartment, deeper", "GET Patient/1/Observation/2", errUnknownPath},
+		{"compartment, any, searched", "POST Patient/1/*/_search", errUnknownPath},
+		{"compartment, twice searched", "POST Patient/1/_search/_search", errUnknownPath},
+		{"compartment's history", "GET Patient/1/Observation/_history", errUnknownPath},
+		{"compartment's operation", "GET Patient/1/Observation/$lastn", errUnknownPath},
+		{"metadata of a type", "GET Patient/1/metadata", errUnknownPath},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			refused(t, test.in, nil, test.want)
+			checkRejected(t, test.in, nil, test.want)
 			if got := Status(test.want); got != http.StatusNotFound {
 				t.Errorf("status %d", got)
 			}
@@ -195,7 +195,7 @@ func TestRefusedPaths(t *testing.T) {
 	}
 }
 
-func refused(t *testing.T, in string, header http.Header, want error) {
+func checkRejected(t *testing.T, in string, header http.Header, want error) {
 	t.Helper()
 	got, err := request(in, header)
 	if !errors.Is(err, want) || !reflect.DeepEqual(got, Interaction{}) {
@@ -231,12 +231,12 @@ func TestRefusedMethods(t *testing.T) {
 				query = "a=b"
 			}
 			_, err := Parse(method, path, query, nil)
-			if want := containsWord(allowed, method); want != (err == nil) || !want && !errors.Is(err, errMethod) {
+			if want := containsWord(allowed, method); want != (err == nil) || !want && !errors.Is(err, errUndefinedMethod) {
 				t.Errorf("%s %q: %v", method, path, err)
 			}
 		}
 	}
-	if got := Status(errMethod); got != http.StatusMethodNotAllowed {
+	if got := Status(errUndefinedMethod); got != http.StatusMethodNotAllowed {
 		t.Errorf("status %d", got)
 	}
 }
@@ -262,10 +262,10 @@ func TestMethodOverride(t *testing.T) {
 func TestRefusedQueries(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"a=%", "a=%zz", "a;b=c", "a=b;c=d", "a=%00", "a=%ff", "a=\xff", "a=ä", "=a", "a[]=b", "a=b#c"} {
-		refused(t, "GET Patient?"+query, nil, errQuery)
-		refused(t, "POST Patient/1/_search?"+query, nil, errQuery)
+		checkRejected(t, "GET Patient?"+query, nil, errAmbiguousQuery)
+		checkRejected(t, "POST Patient/1/_search?"+query, nil, errAmbiguousQuery)
 	}
-	if got := Status(errQuery); got != http.StatusBadRequest {
+	if got := Status(errAmbiguousQuery); got != http.StatusBadRequest {
 		t.Errorf("status %d", got)
 	}
 }
@@ -282,7 +282,7 @@ func TestWithForm(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got.Parameters, want) || got.Kind != search.Kind {
 			t.Errorf("%s: got %+v, %v", in, got, err)
 		}
-		if _, err := search.WithForm("a=%00"); !errors.Is(err, errQuery) {
+		if _, err := search.WithForm("a=%00"); !errors.Is(err, errAmbiguousQuery) {
 			t.Errorf("%s: ambiguous form: %v", in, err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestWithForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.WithForm("a=b"); !errors.Is(err, errForm) {
+		if _, err := other.WithForm("a=b"); !errors.Is(err, errUnexpectedForm) {
 			t.Errorf("%s: %v", in, err)
 		}
 	}
@@ -317,7 +317,7 @@ func TestAsync(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := request("GET Patient", http.Header{"Prefer": test.prefer})
-			if err != nil || got.Async != test.want {
+			if err != nil || got.IsAsync != test.want {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -357,7 +357,7 @@ func TestRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen[i.Kind] = true
-			if got := written(t, i); got != test.want {
+			if got := writeInteraction(t, i); got != test.want {
 				t.Errorf("written %q, want %q", got, test.want)
 			}
 		})
@@ -369,8 +369,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// written returns the canonical request without its header, after checking that it is parsed as the same interaction.
-func written(t *testing.T, i Interaction) string {
+// writeInteraction returns the canonical request without its header, after checking that it is parsed as the same interaction.
+func writeInteraction(t *testing.T, i Interaction) string {
 	t.Helper()
 	method, path, query, header := i.request()
 	again, err := Parse(method, path, query, header)
@@ -398,7 +398,7 @@ func TestRequestHeader(t *testing.T) {
 	if query != "_pretty=true" || !reflect.DeepEqual(got, want) {
 		t.Errorf("written %q, %v", query, got)
 	}
-	written(t, i)
+	writeInteraction(t, i)
 }
 
 func FuzzParse(f *testing.F) {
@@ -421,7 +421,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		written(t, i)
+		writeInteraction(t, i)
 		if i.Kind.String() == "unknown" || strings.ContainsAny(i.Path(), "%?#;\\ \x00") || strings.Contains(i.Path(), "//") {
 			t.Errorf("%q is read as %+v", in, i)
 		}
@@ -435,13 +435,13 @@ func FuzzParse(f *testing.F) {
 // headers.
 func (i Interaction) request() (method, path, query string, header http.Header) {
 	header = make(http.Header)
-	if i.Async {
+	if i.IsAsync {
 		header.Set("Prefer", "respond-async")
 	}
 	parameters := i.Parameters
 	if i.Kind == ConditionalCreate {
 		header.Set("If-None-Exist", smart.EncodeParameters(i.Criteria()))
-		parameters = slices.DeleteFunc(slices.Clone(parameters), isSpecial)
+		parameters = slices.DeleteFunc(slices.Clone(parameters), isSpecificParameter)
 	}
 	return i.method(), i.Path(), smart.EncodeParameters(parameters), header
 }
@@ -491,24 +491,24 @@ func TestCreateRefused(t *testing.T) {
 		header   http.Header
 		want     error
 	}{
-		{"criteria in the URL", "POST Patient?identifier=a", nil, errQuery},
-		{"criteria in both", "POST Patient?identifier=a", ifNoneExist("identifier=a"), errQuery},
-		{"no criteria", "POST Patient", ifNoneExist(""), errCriteria},
-		{"separators only", "POST Patient", ifNoneExist("&"), errCriteria},
-		{"empty criteria", "POST Patient", ifNoneExist("identifier="), errCriteria},
-		{"two sets", "POST Patient", ifNoneExist("identifier=a", "identifier=b"), errCriteria},
-		{"an empty set and another", "POST Patient", ifNoneExist("", "identifier=b"), errCriteria},
-		{"result parameters only", "POST Patient", ifNoneExist("_count=1"), errCriteria},
-		{"a format in them", "POST Patient", ifNoneExist("identifier=a&_format=json"), errCriteria},
-		{"a whole URL", "POST Patient", ifNoneExist("Patient?identifier=a"), errQuery},
-		{"a question mark", "POST Patient", ifNoneExist("?identifier=a"), errQuery},
-		{"a malformed escape", "POST Patient", ifNoneExist("identifier=%"), errQuery},
-		{"a semicolon", "POST Patient", ifNoneExist("identifier=a;b=c"), errQuery},
-		{"a space", "POST Patient", ifNoneExist("name=a b"), errQuery},
+		{"criteria in the URL", "POST Patient?identifier=a", nil, errAmbiguousQuery},
+		{"criteria in both", "POST Patient?identifier=a", ifNoneExist("identifier=a"), errAmbiguousQuery},
+		{"no criteria", "POST Patient", ifNoneExist(""), errMissingCriteria},
+		{"separators only", "POST Patient", ifNoneExist("&"), errMissingCriteria},
+		{"empty criteria", "POST Patient", ifNoneExist("identifier="), errMissingCriteria},
+		{"two sets", "POST Patient", ifNoneExist("identifier=a", "identifier=b"), errMissingCriteria},
+		{"an empty set and another", "POST Patient", ifNoneExist("", "identifier=b"), errMissingCriteria},
+		{"result parameters only", "POST Patient", ifNoneExist("_count=1"), errMissingCriteria},
+		{"a format in them", "POST Patient", ifNoneExist("identifier=a&_format=json"), errMissingCriteria},
+		{"a whole URL", "POST Patient", ifNoneExist("Patient?identifier=a"), errAmbiguousQuery},
+		{"a question mark", "POST Patient", ifNoneExist("?identifier=a"), errAmbiguousQuery},
+		{"a malformed escape", "POST Patient", ifNoneExist("identifier=%"), errAmbiguousQuery},
+		{"a semicolon", "POST Patient", ifNoneExist("identifier=a;b=c"), errAmbiguousQuery},
+		{"a space", "POST Patient", ifNoneExist("name=a b"), errAmbiguousQuery},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			refused(t, test.in, test.header, test.want)
+			checkRejected(t, test.in, test.header, test.want)
 		})
 	}
 }
@@ -557,7 +557,7 @@ func TestCriteria(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			if !test.ok {
-				refused(t, method+" Patient?"+test.query, nil, errCriteria)
+				checkRejected(t, method+" Patient?"+test.query, nil, errMissingCriteria)
 				continue
 			}
 			if got, err := request(method+" Patient?"+test.query, nil); err != nil {

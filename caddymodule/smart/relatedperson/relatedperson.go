@@ -21,73 +21,73 @@ func Patients(r resource.Resource, at time.Time) []string {
 	}
 	switch r.Type {
 	case "RelatedPerson":
-		return related(r, at)
+		return relatedPatient(r, at)
 	case "Person":
-		return linked(r)
+		return linkedPatients(r)
 	}
 	return nil
 }
 
-// related returns the patient of a RelatedPerson, if the time is within the period of the relationship.
-func related(r resource.Resource, at time.Time) []string {
-	if period, ok := r.Member("period"); ok && !covers(period, at) {
+// relatedPatient returns the patient of a RelatedPerson, if the time is within the period of the relationship.
+func relatedPatient(r resource.Resource, at time.Time) []string {
+	if period, ok := r.Member("period"); ok && !isWithinPeriod(period, at) {
 		return nil
 	}
 	patient, ok := r.Member("patient")
 	if !ok {
 		return nil
 	}
-	return add(nil, r, patient)
+	return appendPatient(nil, r, patient)
 }
 
 // isActive reports whether a record is active. The default is true.
 func isActive(r resource.Resource) bool {
-	active, says := r.Member("active")
-	_, modified := r.Member("modifierExtension")
-	return !modified && (!says || string(active) == "true")
+	active, isPresent := r.Member("active")
+	_, isModified := r.Member("modifierExtension")
+	return !isModified && (!isPresent || string(active) == "true")
 }
 
-// linked returns the patients that a Person is linked to, except for links with an assurance of little or some confidence
+// linkedPatients returns the patients that a Person is linked to, except for links with an assurance of little or some confidence
 // (https://hl7.org/fhir/R4/valueset-identity-assuranceLevel.html). A link without an assurance counts.
-func linked(r resource.Resource) (ids []string) {
-	read := 0
+func linkedPatients(r resource.Resource) (ids []string) {
+	linkCount := 0
 	for link := range r.Values(resource.Path{Elements: []string{"link"}}) {
-		if read++; read > maxLinks {
+		if linkCount++; linkCount > maxLinks {
 			break
 		}
-		assurance, says := resource.Field(link, "assurance")
-		_, modified := resource.Field(link, "modifierExtension")
-		if level := resource.Text(assurance); modified || says && level != "level3" && level != "level4" {
+		assurance, isPresent := resource.Field(link, "assurance")
+		_, isModified := resource.Field(link, "modifierExtension")
+		if level := resource.Text(assurance); isModified || isPresent && level != "level3" && level != "level4" {
 			continue
 		}
 		if target, ok := resource.Field(link, "target"); ok {
-			ids = add(ids, r, target)
+			ids = appendPatient(ids, r, target)
 		}
 	}
 	return ids
 }
 
-func add(ids []string, r resource.Resource, reference []byte) []string {
-	to, _, ok := r.Refers(reference)
+func appendPatient(ids []string, r resource.Resource, reference []byte) []string {
+	to, _, ok := r.ReferenceTarget(reference)
 	if !ok || to.Type != "Patient" || to.Base != "" || slices.Contains(ids, to.ID) {
 		return ids
 	}
 	return append(ids, to.ID)
 }
 
-// covers reports whether a time is in a Period, including its end to the end's precision. Dates are in UTC.
-func covers(period []byte, at time.Time) bool {
+// isWithinPeriod reports whether a time is in a Period, including its end to the end's precision. Dates are in UTC.
+func isWithinPeriod(period []byte, at time.Time) bool {
 	if len(period) == 0 || period[0] != '{' {
 		return false
 	}
-	if start, says := resource.Field(period, "start"); says {
-		from, _, ok := searchparam.Span(resource.Text(start))
+	if start, isPresent := resource.Field(period, "start"); isPresent {
+		from, _, ok := searchparam.ParseDateRange(resource.Text(start))
 		if !ok || at.Before(from) {
 			return false
 		}
 	}
-	if end, says := resource.Field(period, "end"); says {
-		_, to, ok := searchparam.Span(resource.Text(end))
+	if end, isPresent := resource.Field(period, "end"); isPresent {
+		_, to, ok := searchparam.ParseDateRange(resource.Text(end))
 		if !ok || !at.Before(to) {
 			return false
 		}

@@ -25,8 +25,8 @@ import (
 // ErrNoType means that a JSON object is not a resource, because it has no resourceType.
 var ErrNoType = errors.New("no resourceType")
 
-// errTooLong means that a text has 2 GiB or more.
-var errTooLong = errors.New("text too long for a resource")
+// errTextTooLong means that a text has 2 GiB or more.
+var errTextTooLong = errors.New("text too long for a resource")
 
 // Resource is a FHIR resource in JSON. The slices that it returns are parts of the parsed text.
 type Resource struct {
@@ -47,19 +47,19 @@ type Resource struct {
 // garbage collector.
 type member struct{ name, nameEnd, value, end int32 }
 
-// identify sets the type, id and version. Consecutive resources mostly share a type, so its string is reused.
-func (r *Resource) identify(typeBefore string) error {
+// setIdentity sets the type, id and version. Consecutive resources mostly share a type, so its string is reused.
+func (r *Resource) setIdentity(typeBefore string) error {
 	var typ, id, version []byte
 	for _, m := range r.members {
 		var err error
 		switch value := r.text[m.value:m.end]; string(r.names[m.name:m.nameEnd]) {
 		case "resourceType":
-			typ, err = text(value)
+			typ, err = decodeText(value)
 		case "id":
-			id, err = text(value)
+			id, err = decodeText(value)
 		case "meta":
 			if version, _ = Field(value, "versionId"); version != nil {
-				version, err = text(version)
+				version, err = decodeText(version)
 			}
 		}
 		if err != nil {
@@ -72,8 +72,8 @@ func (r *Resource) identify(typeBefore string) error {
 	if r.Type = typeBefore; string(typ) != typeBefore {
 		r.Type = string(typ)
 	}
-	both := string(id) + string(version) // one allocation
-	r.ID, r.VersionID = both[:len(id)], both[len(id):]
+	combined := string(id) + string(version) // one allocation
+	r.ID, r.VersionID = combined[:len(id)], combined[len(id):]
 	return nil
 }
 
@@ -103,63 +103,63 @@ func (r Resource) Contained() iter.Seq[[]byte] {
 }
 
 const (
-	// usualMembers and usualNames are the usual maximum number of members, and the total length of their names.
-	usualMembers = 24
-	usualNames   = 10 * usualMembers
+	// typicalMembers and typicalNamesLength are the usual maximum number of members, and the total length of their names.
+	typicalMembers     = 24
+	typicalNamesLength = 10 * typicalMembers
 
-	// further is the number of resources to allocate for at once after the first.
-	further = 16
+	// batchSize is the number of resources to allocate for at once after the first.
+	batchSize = 16
 )
 
 // Reader parses resources that are values in one text, such as those in the entries of a Bundle. It allocates for several
 // resources at once.
 type Reader struct {
-	c          *rawjson.Cursor
-	text       []byte
-	bases      []string
-	typeBefore string
-	names      []byte   // empty; capacity for the names of further resources
-	members    []member // empty; capacity for the members of further resources
-	room       int      // number of resources to allocate for next time
+	cursor       *rawjson.Cursor
+	text         []byte
+	bases        []string
+	previousType string
+	names        []byte   // empty; capacity for the names of further resources
+	members      []member // empty; capacity for the members of further resources
+	nextBatch    int      // number of resources to allocate for next time
 }
 
 // NewReader returns a Reader for a cursor over a text. The bases are as for Parse.
 func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
-	return &Reader{c: c, text: text, bases: bases, room: 1}
+	return &Reader{cursor: c, text: text, bases: bases, nextBatch: 1}
 }
 
 // Read parses the cursor's next value as a resource. part is its text.
 func (r *Reader) Read() (res Resource, part []byte, err error) {
 	if len(r.text) > math.MaxInt32 {
-		return res, nil, errTooLong
+		return res, nil, errTextTooLong
 	}
-	if cap(r.members) < usualMembers { // insufficient for a usual resource
-		r.members = make([]member, 0, r.room*usualMembers)
+	if cap(r.members) < typicalMembers { // insufficient for a usual resource
+		r.members = make([]member, 0, r.nextBatch*typicalMembers)
 	}
-	if cap(r.names) < usualNames {
-		r.names = make([]byte, 0, r.room*usualNames)
+	if cap(r.names) < typicalNamesLength {
+		r.names = make([]byte, 0, r.nextBatch*typicalNamesLength)
 	}
-	r.room = further
+	r.nextBatch = batchSize
 	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
-	r.c.Kind() // skips to the first byte
-	start := r.c.Offset()
-	err = r.c.Object(func(name []byte) error {
-		m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
+	r.cursor.Kind() // skips to the first byte
+	start := r.cursor.Offset()
+	err = r.cursor.Object(func(name []byte) error {
+		m := member{name: int32(len(res.names)), value: int32(r.cursor.Offset())}
 		res.names = append(res.names, name...)
-		err := r.c.Skip()
-		m.nameEnd, m.end = int32(len(res.names)), int32(r.c.Offset())
+		err := r.cursor.Skip()
+		m.nameEnd, m.end = int32(len(res.names)), int32(r.cursor.Offset())
 		res.members = append(res.members, m)
 		return err
 	})
 	if err == nil {
-		err = res.identify(r.typeBefore)
+		err = res.setIdentity(r.previousType)
 	}
 	if err != nil {
 		return Resource{}, nil, err
 	}
-	r.typeBefore = res.Type
+	r.previousType = res.Type
 	r.names, r.members = res.names[len(res.names):], res.members[len(res.members):]
-	return res, r.text[start:r.c.Offset():r.c.Offset()], nil
+	return res, r.text[start:r.cursor.Offset():r.cursor.Offset()], nil
 }
 
 // Parse parses a resource from a text, which must not be changed while the resource is in use. Bases are the base URLs of the
@@ -169,7 +169,7 @@ func Parse(text []byte, bases ...string) (Resource, error) {
 	c := rawjson.NewCursor(text)
 	r, _, err := NewReader(c, text, bases...).Read()
 	if err == nil {
-		err = c.End()
+		err = c.CheckEnd()
 	}
 	if err != nil {
 		return Resource{}, err
@@ -177,8 +177,8 @@ func Parse(text []byte, bases ...string) (Resource, error) {
 	return r, nil
 }
 
-// Part parses a resource that is part of this one, such as in an entry of a Bundle. It is on the same server.
-func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
+// ParsePart parses a resource that is part of this one, such as in an entry of a Bundle. It is on the same server.
+func (r Resource) ParsePart(text []byte) (Resource, error) { return Parse(text, r.bases...) }
 
 // FindContained returns the contained resource with an id.
 func (r Resource) FindContained(id string) (Resource, bool) {
@@ -218,75 +218,75 @@ type Filter struct {
 func (r Resource) Values(p Path) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if value, ok := r.Member(p.Elements[0]); ok {
-			w := &walk{r, &p, yield}
-			w.enter(value, 1)
+			w := &pathWalk{r, &p, yield}
+			w.visitValue(value, 1)
 		}
 	}
 }
 
-// walk evaluates a path on a resource.
-type walk struct {
+// pathWalk evaluates a path on a resource.
+type pathWalk struct {
 	resource Resource
 	path     *Path
 	yield    func([]byte) bool
 }
 
-// enter continues in a value that is depth names along the path. It returns false to stop the walk.
-func (w *walk) enter(value []byte, depth int) bool {
+// visitValue continues in a value that is depth names along the path. It returns false to stop the walk.
+func (w *pathWalk) visitValue(value []byte, depth int) bool {
 	if value[0] != '[' {
-		return w.element(value, depth)
+		return w.visitElement(value, depth)
 	}
-	s := scan{text: value} // not Elements: its closure would move the walk to the heap
-	for s.take('[') || s.take(',') {
-		if element := s.value(); len(element) > 0 && !w.element(element, depth) {
+	s := jsonScanner{text: value} // not Elements: its closure would move the walk to the heap
+	for s.consume('[') || s.consume(',') {
+		if element := s.nextValue(); len(element) > 0 && !w.visitElement(element, depth) {
 			return false
 		}
 	}
 	return true
 }
 
-// element continues in a value that is no array.
-func (w *walk) element(value []byte, depth int) bool {
+// visitElement continues in a value that is no array.
+func (w *pathWalk) visitElement(value []byte, depth int) bool {
 	switch {
-	case value[0] == 'n' || !w.path.leaves(value, depth):
+	case value[0] == 'n' || !w.path.matchesFilters(value, depth):
 		return true
 	case depth == len(w.path.Elements):
 		return !w.resource.refersTo(value, w.path.Target) || w.yield(value)
 	}
 	next, ok := Field(value, w.path.Elements[depth])
-	return !ok || w.enter(next, depth+1)
+	return !ok || w.visitValue(next, depth+1)
 }
 
-// leaves reports whether the filters at a depth of the path keep an element.
-func (p *Path) leaves(value []byte, depth int) bool {
+// matchesFilters reports whether the filters at a depth of the path keep an element.
+func (p *Path) matchesFilters(value []byte, depth int) bool {
 	for i := range p.Filters {
 		f := &p.Filters[i]
 		if f.Depth != depth {
 			continue
 		}
 		member, _ := Field(value, f.Element)
-		if said, err := text(member); err != nil || string(said) != f.Value {
+		if decoded, err := decodeText(member); err != nil || string(decoded) != f.Value {
 			return false
 		}
 	}
 	return true
 }
 
-// scan parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of values. In
+// jsonScanner parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of values. In
 // other text its results are undefined, but within bounds.
-type scan struct {
-	text []byte
-	at   int
+type jsonScanner struct {
+	text   []byte
+	offset int
 }
 
 // Field returns the text of a member's value in an object; ok is false if the member is missing, or the value is no object. The
 // object must be part of a parsed resource.
 func Field(object []byte, name string) (value []byte, ok bool) {
-	s := scan{text: object}
-	for s.take('{') || s.take(',') {
-		found, err := text(s.value())
-		s.take(':')
-		if value = s.value(); err == nil && string(found) == name {
+	s := jsonScanner{text: object}
+	for s.consume('{') || s.consume(',') {
+		found, err := decodeText(s.nextValue())
+		s.consume(':')
+		if value = s.nextValue(); err == nil && string(found) == name {
 			return value, true
 		}
 	}
@@ -297,13 +297,13 @@ func Field(object []byte, name string) (value []byte, ok bool) {
 // resource.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		s := scan{text: array}
+		s := jsonScanner{text: array}
 		if s.peek() != '[' {
 			yield(array)
 			return
 		}
-		for s.take('[') || s.take(',') {
-			if value := s.value(); len(value) > 0 && !yield(value) {
+		for s.consume('[') || s.consume(',') {
+			if value := s.nextValue(); len(value) > 0 && !yield(value) {
 				return
 			}
 		}
@@ -312,12 +312,12 @@ func Elements(array []byte) iter.Seq[[]byte] {
 
 // Text returns the decoded value of a string; empty for any other value.
 func Text(value []byte) string {
-	said, _ := text(value)
-	return string(said)
+	decoded, _ := decodeText(value)
+	return string(decoded)
 }
 
-// text returns the decoded value of a string. Most strings have no escapes and are returned without a copy.
-func text(value []byte) ([]byte, error) {
+// decodeText returns the decoded value of a string. Most strings have no escapes and are returned without a copy.
+func decodeText(value []byte) ([]byte, error) {
 	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
 		return value[1:last:last], nil
 	}
@@ -325,9 +325,9 @@ func text(value []byte) ([]byte, error) {
 }
 
 // peek skips white space, and returns the next character.
-func (s *scan) peek() byte {
-	for ; s.at < len(s.text); s.at++ {
-		switch c := s.text[s.at]; c {
+func (s *jsonScanner) peek() byte {
+	for ; s.offset < len(s.text); s.offset++ {
+		switch c := s.text[s.offset]; c {
 		case ' ', '\t', '\n', '\r':
 		default:
 			return c
@@ -336,60 +336,60 @@ func (s *scan) peek() byte {
 	return 0
 }
 
-// take skips the next character if it is c.
-func (s *scan) take(c byte) bool {
+// consume skips the next character if it is c.
+func (s *jsonScanner) consume(c byte) bool {
 	if s.peek() != c {
 		return false
 	}
-	s.at++
+	s.offset++
 	return true
 }
 
-// value skips the next value, and returns it. It is empty at the end of an array or object.
-func (s *scan) value() []byte {
+// nextValue skips the next value, and returns it. It is empty at the end of an array or object.
+func (s *jsonScanner) nextValue() []byte {
 	first := s.peek()
-	start := s.at
+	start := s.offset
 	switch first {
 	case '"':
-		s.quoted()
+		s.skipString()
 	case '{', '[':
-		s.nested()
+		s.skipNested()
 	default:
-		for s.at < len(s.text) && bytes.IndexByte([]byte(",:]} \t\r\n"), s.text[s.at]) < 0 {
-			s.at++
+		for s.offset < len(s.text) && bytes.IndexByte([]byte(",:]} \t\r\n"), s.text[s.offset]) < 0 {
+			s.offset++
 		}
 	}
-	return s.text[start:s.at:s.at]
+	return s.text[start:s.offset:s.offset]
 }
 
-// quoted skips a string.
-func (s *scan) quoted() {
-	for s.at++; s.at < len(s.text); s.at++ {
-		switch s.text[s.at] {
+// skipString skips a string.
+func (s *jsonScanner) skipString() {
+	for s.offset++; s.offset < len(s.text); s.offset++ {
+		switch s.text[s.offset] {
 		case '\\':
-			s.at++
+			s.offset++
 		case '"':
-			s.at++
+			s.offset++
 			return
 		}
 	}
-	s.at = len(s.text)
+	s.offset = len(s.text)
 }
 
-// nested skips an object or an array.
-func (s *scan) nested() {
+// skipNested skips an object or an array.
+func (s *jsonScanner) skipNested() {
 	depth := 0
-	for s.at < len(s.text) {
-		switch s.text[s.at] {
+	for s.offset < len(s.text) {
+		switch s.text[s.offset] {
 		case '"':
-			s.quoted()
+			s.skipString()
 			continue
 		case '{', '[':
 			depth++
 		case '}', ']':
 			depth--
 		}
-		s.at++
+		s.offset++
 		if depth == 0 {
 			return
 		}
@@ -406,18 +406,18 @@ type Reference struct {
 	Contained string
 }
 
-// Refers returns the target of a Reference element, and the literal reference as written. ok is false without a literal
+// ReferenceTarget returns the target of a Reference element, and the literal reference as written. ok is false without a literal
 // reference, or if it does not identify a resource by type and id.
-func (r Resource) Refers(element []byte) (to Reference, literal string, ok bool) {
+func (r Resource) ReferenceTarget(element []byte) (to Reference, literal string, ok bool) {
 	value, ok := Field(element, "reference")
 	if !ok {
 		return Reference{}, "", false
 	}
-	said, err := text(value)
+	decoded, err := decodeText(value)
 	if err != nil {
 		return Reference{}, "", false
 	}
-	literal = string(said)
+	literal = string(decoded)
 	to, ok = r.ParseReference(literal)
 	return to, literal, ok
 }
@@ -429,9 +429,9 @@ func (r Resource) ParseReference(s string) (Reference, bool) {
 		return Reference{Contained: id}, isID(id)
 	}
 	base, rest := r.cutBase(s)
-	named, version, versioned := strings.Cut(rest, "/_history/")
-	typ, id, _ := strings.Cut(named, "/")
-	if !isType(typ) || !isID(id) || versioned && !isID(version) {
+	reference, version, hasVersion := strings.Cut(rest, "/_history/")
+	typ, id, _ := strings.Cut(reference, "/")
+	if !isType(typ) || !isID(id) || hasVersion && !isID(version) {
 		return Reference{}, false
 	}
 	return Reference{Type: typ, ID: id, Base: base}, true
@@ -469,7 +469,7 @@ func (r Resource) refersTo(element []byte, target string) bool {
 	if target == "" {
 		return true
 	}
-	to, _, ok := r.Refers(element)
+	to, _, ok := r.ReferenceTarget(element)
 	if ok && to.Contained != "" {
 		contained, _ := r.FindContained(to.Contained)
 		return contained.Type == target

@@ -19,7 +19,7 @@ import (
 // alternatives, and a backslash escapes special characters.
 func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	if len(p.Paths) == 0 {
-		return false, fmt.Errorf("%w: %s", errUnsupported, p.Name)
+		return false, fmt.Errorf("%w: %s", errNotEvaluable, p.Name)
 	}
 	criteria, err := p.criteria(value)
 	if err != nil {
@@ -41,7 +41,7 @@ func (p Parameter) criteria(value string) ([]criterion, error) {
 	var criteria []criterion
 	for _, alternative := range split(value, ',') {
 		if alternative == "" {
-			return nil, errValue
+			return nil, errMalformedValue
 		}
 		c, err := p.criterion(alternative)
 		if err != nil {
@@ -68,16 +68,16 @@ func (p Parameter) criterion(s string) (criterion, error) {
 	case Number, Quantity:
 		return readQuantity(s)
 	default:
-		return nil, errUnsupported
+		return nil, errNotEvaluable
 	}
 }
 
 // Errors of [Parameter.Matches].
 var (
-	// errUnsupported means that the parameter cannot be evaluated here.
-	errUnsupported = errors.New("search parameter cannot be evaluated")
-	// errValue means that the value of a parameter is malformed.
-	errValue = errors.New("malformed value of a search parameter")
+	// errNotEvaluable means that the parameter cannot be evaluated here.
+	errNotEvaluable = errors.New("search parameter cannot be evaluated")
+	// errMalformedValue means that the value of a parameter is malformed.
+	errMalformedValue = errors.New("malformed value of a search parameter")
 )
 
 // criterion is a parsed alternative of a value, ready to be compared with elements of a resource.
@@ -107,14 +107,14 @@ func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}
-	plain := make([]byte, 0, len(s))
+	unescaped := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(`,|$\`, s[i+1]) >= 0 {
 			i++
 		}
-		plain = append(plain, s[i])
+		unescaped = append(unescaped, s[i])
 	}
-	return string(plain)
+	return string(unescaped)
 }
 
 // token is code, system|code, |code (without a system) or system| (any code of the system). It is case-sensitive, like most
@@ -132,7 +132,7 @@ func readToken(s string) (criterion, error) {
 	case len(parts) == 2 && s != "|":
 		return token{unescape(parts[0]), unescape(parts[1]), true}, nil
 	default:
-		return nil, errValue
+		return nil, errMalformedValue
 	}
 }
 
@@ -151,7 +151,7 @@ func (t token) matches(_ resource.Resource, path resource.Path, element []byte) 
 	if members, ok := codingMembers[path.Type]; ok {
 		return t.matchesCoding(element, members[0], members[1])
 	}
-	return t.matchesPrimitive(primitive(element), path.System)
+	return t.matchesPrimitive(primitiveText(element), path.System)
 }
 
 // matchesPrimitive compares with a code in a system defined by R4 instead of by the resource. Other primitive values have
@@ -179,15 +179,15 @@ func (t token) matchesAny(concept []byte) bool {
 
 // matchesCoding compares with an element that has its system and its code in two members.
 func (t token) matchesCoding(element []byte, system, code string) bool {
-	if t.hasSystem && member(element, system) != t.system {
+	if t.hasSystem && memberText(element, system) != t.system {
 		return false
 	}
-	found := member(element, code)
+	found := memberText(element, code)
 	return found == t.code && found != "" || t.hasSystem && t.code == ""
 }
 
-// member returns the primitive value of an object's member, or an empty string.
-func member(object []byte, name string) string {
+// memberText returns the primitive value of an object's member, or an empty string.
+func memberText(object []byte, name string) string {
 	if name == "" {
 		return ""
 	}
@@ -195,11 +195,11 @@ func member(object []byte, name string) string {
 	if !ok {
 		return ""
 	}
-	return primitive(value)
+	return primitiveText(value)
 }
 
-// primitive returns the decoded value of a string, or the text of a number or a boolean; empty for any other value.
-func primitive(value []byte) string {
+// primitiveText returns the decoded value of a string, or the text of a number or a boolean; empty for any other value.
+func primitiveText(value []byte) string {
 	if value[0] == '{' || value[0] == '[' || value[0] == 'n' {
 		return ""
 	}
@@ -212,17 +212,17 @@ func primitive(value []byte) string {
 // reference is Type/id, an id, or a URL.
 type reference struct {
 	targets []string
-	written string
+	literal string
 }
 
 // matches compares the targets of references. Canonical URLs and URIs are compared as written.
 func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {
 	if path.Type != "Reference" {
-		return matchesURL(s.written, path.Type, primitive(element))
+		return matchesURL(s.literal, path.Type, primitiveText(element))
 	}
-	to, literal, ok := r.Refers(element)
+	to, literal, ok := r.ReferenceTarget(element)
 	if !ok {
-		return literal != "" && literal == s.written
+		return literal != "" && literal == s.literal
 	}
 	if to.Contained != "" {
 		return false
@@ -230,10 +230,10 @@ func (s reference) matches(r resource.Resource, path resource.Path, element []by
 	if len(s.targets) > 0 && !slices.Contains(s.targets, to.Type) {
 		return false
 	}
-	if to.Base == "" && to.ID == s.written {
+	if to.Base == "" && to.ID == s.literal {
 		return true
 	}
-	searched, ok := r.ParseReference(s.written)
+	searched, ok := r.ParseReference(s.literal)
 	return ok && searched == to
 }
 
@@ -245,16 +245,16 @@ func matchesURL(searched, fhirType, found string) bool {
 	return found == searched && found != ""
 }
 
-// text is a folded prefix of a string, that is, without case and accents.
-type text string
+// stringPrefix is a folded prefix of a string, that is, without case and accents.
+type stringPrefix string
 
 // readText parses a string, which must not be empty: every string starts with an empty one.
 func readText(s string) (criterion, error) {
 	folded := fold(unescape(s))
 	if folded == "" {
-		return nil, errValue
+		return nil, errMalformedValue
 	}
-	return text(folded), nil
+	return stringPrefix(folded), nil
 }
 
 // textMembers are the parts of a type that are compared with a string.
@@ -264,29 +264,29 @@ var textMembers = map[string][]string{
 }
 
 // matches compares with a string, or with the parts of a name or an address.
-func (t text) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+func (t stringPrefix) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	members, ok := textMembers[path.Type]
 	if !ok {
-		return t.starts(element)
+		return t.matchesString(element)
 	}
 	return slices.ContainsFunc(members, func(name string) bool {
 		value, ok := resource.Field(element, name)
-		return ok && t.startsAny(value)
+		return ok && t.matchesAny(value)
 	})
 }
 
-// startsAny compares with a string, or with each string of an array.
-func (t text) startsAny(value []byte) bool {
+// matchesAny compares with a string, or with each string of an array.
+func (t stringPrefix) matchesAny(value []byte) bool {
 	for element := range resource.Elements(value) {
-		if t.starts(element) {
+		if t.matchesString(element) {
 			return true
 		}
 	}
 	return false
 }
 
-// starts compares with a string.
-func (t text) starts(value []byte) bool {
+// matchesString compares with a string.
+func (t stringPrefix) matchesString(value []byte) bool {
 	return strings.HasPrefix(fold(resource.Text(value)), string(t))
 }
 
@@ -305,14 +305,14 @@ func fold(s string) string {
 type uri string
 
 func (u uri) matches(_ resource.Resource, path resource.Path, element []byte) bool {
-	return matchesURL(string(u), path.Type, primitive(element))
+	return matchesURL(string(u), path.Type, primitiveText(element))
 }
 
 // span is a range of time, excluding its end. A date spans its precision: 2024-03 is a month. A time without a zone is UTC.
 type span struct{ start, end time.Time }
 
-// always is the span of a Period without start and end.
-var always = span{time.Unix(-1<<40, 0), time.Unix(1<<40, 0)}
+// unboundedSpan is the span of a Period without start and end.
+var unboundedSpan = span{time.Unix(-1<<40, 0), time.Unix(1<<40, 0)}
 
 type date struct {
 	prefix prefix
@@ -339,13 +339,13 @@ func readDate(s string) (criterion, error) {
 	p, rest := cutPrefix(s)
 	found, ok := parseDate(unescape(rest))
 	if !ok {
-		return nil, fmt.Errorf("%w: no date", errValue)
+		return nil, fmt.Errorf("%w: no date", errMalformedValue)
 	}
 	return date{p, found}, nil
 }
 
-// Span returns the range of a FHIR date or time, excluding its end: 2024-03 is a month. A time without a zone is UTC.
-func Span(s string) (start, end time.Time, ok bool) {
+// ParseDateRange returns the range of a FHIR date or time, excluding its end: 2024-03 is a month. A time without a zone is UTC.
+func ParseDateRange(s string) (start, end time.Time, ok bool) {
 	found, ok := parseDate(s)
 	return found.start, found.end, ok
 }
@@ -370,12 +370,12 @@ func parseDate(s string) (span, bool) {
 func (d date) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	switch path.Type {
 	case "Period":
-		found, ok := period(element)
+		found, ok := parsePeriod(element)
 		return ok && d.compare(found)
 	case "Timing":
 		return d.matchesTiming(element)
 	case "date", "dateTime", "instant":
-		found, ok := parseDate(primitive(element))
+		found, ok := parseDate(primitiveText(element))
 		return ok && d.compare(found)
 	default:
 		return false
@@ -389,17 +389,17 @@ func (d date) matchesTiming(timing []byte) bool {
 		return false
 	}
 	for event := range resource.Elements(events) {
-		if found, ok := parseDate(primitive(event)); ok && d.compare(found) {
+		if found, ok := parseDate(primitiveText(event)); ok && d.compare(found) {
 			return true
 		}
 	}
 	return false
 }
 
-// period parses a Period. Its end is included to its precision.
-func period(element []byte) (span, bool) {
-	found := always
-	start, end := member(element, "start"), member(element, "end")
+// parsePeriod parses a Period. Its end is included to its precision.
+func parsePeriod(element []byte) (span, bool) {
+	found := unboundedSpan
+	start, end := memberText(element, "start"), memberText(element, "end")
 	if start != "" {
 		s, ok := parseDate(start)
 		if !ok {
@@ -420,20 +420,20 @@ func period(element []byte) (span, bool) {
 // compare compares a found span with the searched one (https://hl7.org/fhir/R4/search.html#prefix). The prefix ap matches any
 // overlap.
 func (d date) compare(found span) bool {
-	within := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
+	isWithin := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
 	switch d.prefix {
 	case "eq":
-		return within
+		return isWithin
 	case "ne":
-		return !within
+		return !isWithin
 	case "gt":
 		return found.end.After(d.span.end)
 	case "lt":
 		return found.start.Before(d.span.start)
 	case "ge":
-		return within || found.end.After(d.span.end)
+		return isWithin || found.end.After(d.span.end)
 	case "le":
-		return within || found.start.Before(d.span.start)
+		return isWithin || found.start.Before(d.span.start)
 	case "sa":
 		return !found.start.Before(d.span.end)
 	case "eb":
@@ -459,7 +459,7 @@ func readQuantity(s string) (criterion, error) {
 	p, rest := cutPrefix(parts[0])
 	number, ok := parseDecimal(rest)
 	if !ok || len(parts) != 1 && len(parts) != 3 {
-		return nil, fmt.Errorf("%w: no quantity", errValue)
+		return nil, fmt.Errorf("%w: no quantity", errMalformedValue)
 	}
 	q.prefix, q.number = p, number
 	if len(parts) == 3 && parts[1]+parts[2] != "" {
@@ -476,12 +476,12 @@ func (q quantity) matches(_ resource.Resource, path resource.Path, element []byt
 	case "decimal", "integer", "positiveInt", "unsignedInt":
 		return !q.hasUnit && q.compare(string(element))
 	case "Quantity", "Age", "Count", "Distance", "Duration":
-		if _, bound := resource.Field(element, "comparator"); bound {
+		if _, isBound := resource.Field(element, "comparator"); isBound {
 			return false
 		}
-		return q.matchesUnit(element) && q.compare(member(element, "value"))
+		return q.matchesUnit(element) && q.compare(memberText(element, "value"))
 	case "Money":
-		return q.matchesCurrency(element) && q.compare(member(element, "value"))
+		return q.matchesCurrency(element) && q.compare(memberText(element, "value"))
 	default:
 		return false
 	}
@@ -491,7 +491,7 @@ func (q quantity) matchesUnit(element []byte) bool {
 	if !q.hasUnit || q.unit.matchesCoding(element, "system", "code") {
 		return true
 	}
-	return !q.unit.hasSystem && member(element, "unit") == q.unit.code
+	return !q.unit.hasSystem && memberText(element, "unit") == q.unit.code
 }
 
 // matchesCurrency compares the currency by its ISO 4217 code.
@@ -502,7 +502,7 @@ func (q quantity) matchesCurrency(element []byte) bool {
 	if q.unit.hasSystem && q.unit.system != "urn:iso:std:iso:4217" {
 		return false
 	}
-	return q.unit.code == "" || member(element, "currency") == q.unit.code
+	return q.unit.code == "" || memberText(element, "currency") == q.unit.code
 }
 
 // compare compares the number. Only equality takes its precision into account.
@@ -526,12 +526,12 @@ func (q quantity) compare(written string) bool {
 	case "le":
 		return order <= 0
 	default:
-		return q.number.isAbout(found.value)
+		return q.number.isApproximately(found.value)
 	}
 }
 
 // decimal is a number, with half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
-type decimal struct{ value, half *big.Rat }
+type decimal struct{ value, tolerance *big.Rat }
 
 // maxDigits is the maximum number of digits, which limits the cost of comparisons.
 const maxDigits = 40
@@ -547,26 +547,26 @@ func parseDecimal(s string) (decimal, bool) {
 		return decimal{}, false
 	}
 	_, fraction, _ := strings.Cut(mantissa, ".")
-	scale := power(exponent)
-	half := new(big.Rat).Mul(power(-len(fraction)), big.NewRat(1, 2))
+	scale := powerOfTen(exponent)
+	half := new(big.Rat).Mul(powerOfTen(-len(fraction)), big.NewRat(1, 2))
 	return decimal{value.Mul(value, scale), half.Mul(half, scale)}, true
 }
 
 // splitExponent splits off the exponent, which has the same limit as the digits.
 func splitExponent(s string) (mantissa string, exponent int, ok bool) {
-	mantissa, written, has := strings.Cut(strings.ToLower(s), "e")
+	mantissa, exponentText, has := strings.Cut(strings.ToLower(s), "e")
 	if len(mantissa) > maxDigits {
 		return "", 0, false
 	}
 	if !has {
 		return mantissa, 0, true
 	}
-	exponent, err := strconv.Atoi(written)
+	exponent, err := strconv.Atoi(exponentText)
 	return mantissa, exponent, err == nil && -maxDigits <= exponent && exponent <= maxDigits
 }
 
-// power returns a power of ten.
-func power(n int) *big.Rat {
+// powerOfTen returns a power of ten.
+func powerOfTen(n int) *big.Rat {
 	p := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n, -n))), nil))
 	if n < 0 {
 		p.Inv(p)
@@ -576,11 +576,11 @@ func power(n int) *big.Rat {
 
 // contains reports whether a value rounds to the number.
 func (d decimal) contains(value *big.Rat) bool {
-	return new(big.Rat).Sub(d.value, d.half).Cmp(value) <= 0 && new(big.Rat).Add(d.value, d.half).Cmp(value) > 0
+	return new(big.Rat).Sub(d.value, d.tolerance).Cmp(value) <= 0 && new(big.Rat).Add(d.value, d.tolerance).Cmp(value) > 0
 }
 
-// isAbout reports whether a value differs by at most a tenth.
-func (d decimal) isAbout(value *big.Rat) bool {
+// isApproximately reports whether a value differs by at most a tenth.
+func (d decimal) isApproximately(value *big.Rat) bool {
 	tenth := new(big.Rat).Mul(d.value, big.NewRat(1, 10))
 	difference := new(big.Rat).Sub(d.value, value)
 	return difference.Abs(difference).Cmp(tenth.Abs(tenth)) <= 0

@@ -11,8 +11,8 @@ import (
 
 // Rank is the position of a resource in the order of a parameter. The zero value is that of a resource without a value.
 type Rank struct {
-	// Has is true if the resource has a value.
-	Has bool
+	// HasValue is true if the resource has a value.
+	HasValue bool
 
 	text   string
 	number *big.Rat
@@ -31,7 +31,7 @@ func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	var first Rank
 	for _, path := range p.Paths {
 		for element := range r.Values(path) {
-			if rank := p.rank(path, element); rank.Has && (!first.Has || rank.Compare(first) < 0 != descending) {
+			if rank := p.rank(path, element); rank.HasValue && (!first.HasValue || rank.Compare(first) < 0 != descending) {
 				first = rank
 			}
 		}
@@ -53,18 +53,18 @@ func (p Parameter) rank(path resource.Path, element []byte) Rank {
 	case Date:
 		return dateRank(path, element)
 	case Number, Quantity:
-		number, ok := parseDecimal(numberOf(path, element))
-		return Rank{Has: ok, number: number.value}
+		number, ok := parseDecimal(numberText(path, element))
+		return Rank{HasValue: ok, number: number.value}
 	case Token:
 		return textRank(tokenText(path, element))
 	case String:
 		return textRank(firstText(path, element))
 	default:
-		return textRank(primitive(element))
+		return textRank(primitiveText(element))
 	}
 }
 
-func textRank(s string) Rank { return Rank{Has: s != "", text: s} }
+func textRank(s string) Rank { return Rank{HasValue: s != "", text: s} }
 
 // dateRank returns the position of a date by its beginning.
 func dateRank(path resource.Path, element []byte) Rank {
@@ -72,28 +72,28 @@ func dateRank(path resource.Path, element []byte) Rank {
 	var ok bool
 	switch path.Type {
 	case "Period":
-		found, ok = period(element)
+		found, ok = parsePeriod(element)
 	case "date", "dateTime", "instant":
-		found, ok = parseDate(primitive(element))
+		found, ok = parseDate(primitiveText(element))
 	case "Timing":
 		if events, has := resource.Field(element, "event"); has {
 			for event := range resource.Elements(events) {
-				if at, is := parseDate(primitive(event)); is && (!ok || at.start.Before(found.start)) {
+				if at, is := parseDate(primitiveText(event)); is && (!ok || at.start.Before(found.start)) {
 					found, ok = at, true
 				}
 			}
 		}
 	}
-	return Rank{Has: ok, time: found.start}
+	return Rank{HasValue: ok, time: found.start}
 }
 
-// numberOf returns a number, or the number of a quantity, as written.
-func numberOf(path resource.Path, element []byte) string {
+// numberText returns a number, or the number of a quantity, as written.
+func numberText(path resource.Path, element []byte) string {
 	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
 		return string(element)
 	}
-	return member(element, "value")
+	return memberText(element, "value")
 }
 
 // tokenText returns a token as system|code.
@@ -104,14 +104,14 @@ func tokenText(path resource.Path, element []byte) string {
 			return ""
 		}
 		for coding := range resource.Elements(codings) {
-			return member(coding, "system") + "|" + member(coding, "code")
+			return memberText(coding, "system") + "|" + memberText(coding, "code")
 		}
 		return ""
 	}
 	if members, ok := codingMembers[path.Type]; ok {
-		return member(element, members[0]) + "|" + member(element, members[1])
+		return memberText(element, members[0]) + "|" + memberText(element, members[1])
 	}
-	return primitive(element)
+	return primitiveText(element)
 }
 
 // firstText returns a folded string; of a name or an address, the part that sorts first.
@@ -120,17 +120,17 @@ func firstText(path resource.Path, element []byte) string {
 	if !ok {
 		return fold(resource.Text(element))
 	}
-	least := ""
+	smallest := ""
 	for _, name := range members {
 		value, ok := resource.Field(element, name)
 		if !ok {
 			continue
 		}
 		for part := range resource.Elements(value) {
-			if text := fold(resource.Text(part)); text != "" && (least == "" || text < least) {
-				least = text
+			if text := fold(resource.Text(part)); text != "" && (smallest == "" || text < smallest) {
+				smallest = text
 			}
 		}
 	}
-	return least
+	return smallest
 }

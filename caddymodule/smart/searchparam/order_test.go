@@ -42,7 +42,7 @@ func TestRank(t *testing.T) {
 				return p.Rank(res, tt.descending)
 			}
 			less, greater := rank(tt.less), rank(tt.greater)
-			if !p.CanSort() || !less.Has || !greater.Has || less.Compare(greater) >= 0 || greater.Compare(less) <= 0 {
+			if !p.CanSort() || !less.HasValue || !greater.HasValue || less.Compare(greater) >= 0 || greater.Compare(less) <= 0 {
 				t.Errorf("%+v, %+v", less, greater)
 			}
 		})
@@ -53,7 +53,7 @@ func TestRankOfNothing(t *testing.T) {
 	t.Parallel()
 	res, _ := resource.Parse([]byte(`{"resourceType":"Observation","code":{"text":"x"},"valueQuantity":{"unit":"mg"},"effectiveTiming":{"code":{}}}`))
 	for _, name := range []string{"code", "value-quantity", "date", "status", "value-string", "_lastUpdated"} {
-		if p, ok := searchparam.Lookup("Observation", name); !ok || p.Rank(res, false).Has {
+		if p, ok := searchparam.Lookup("Observation", name); !ok || p.Rank(res, false).HasValue {
 			t.Errorf("%s has a rank", name)
 		}
 	}

@@ -32,41 +32,41 @@ type Definition struct {
 }
 
 // Set is a set of search parameters: R4's, and a site's own. The zero value has only R4's. It must not be changed once in use.
-type Set struct{ own map[key]Parameter }
+type Set struct{ siteDefined map[parameterKey]Parameter }
 
 // Errors of [Set.Add], in addition to that of an invalid expression.
 var (
 	// ErrStandardParameter means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
 	ErrStandardParameter = errors.New("FHIR R4 has this search parameter itself")
-	// errDefinition means that a definition is incomplete, or contradicts another definition.
-	errDefinition = errors.New("unusable search parameter")
+	// errInvalidDefinition means that a definition is incomplete, or contradicts another definition.
+	errInvalidDefinition = errors.New("unusable search parameter")
 )
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 
 // Add adds a site's parameter for each type of the definition's base that lacks it in R4. If it fails, it adds nothing.
 func (s *Set) Add(d Definition) error {
-	added := make(map[key]Parameter, len(d.Base))
+	added := make(map[parameterKey]Parameter, len(d.Base))
 	for _, base := range d.Base {
-		if _, known := Lookup(base, d.Code); known {
+		if _, isStandard := Lookup(base, d.Code); isStandard {
 			continue
 		}
 		p, err := d.parameter(base)
-		if before, ok := s.own[key{base, d.Code}]; err == nil && ok && !reflect.DeepEqual(before, p) {
-			err = fmt.Errorf("%w: it is defined twice, with a difference", errDefinition)
+		if existing, ok := s.siteDefined[parameterKey{base, d.Code}]; err == nil && ok && !reflect.DeepEqual(existing, p) {
+			err = fmt.Errorf("%w: it is defined twice, with a difference", errInvalidDefinition)
 		}
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", d.Code, base, err)
 		}
-		added[key{base, d.Code}] = p
+		added[parameterKey{base, d.Code}] = p
 	}
 	if len(added) == 0 && len(d.Base) > 0 {
 		return fmt.Errorf("%s: %w", d.Code, ErrStandardParameter)
 	}
-	if s.own == nil {
-		s.own = map[key]Parameter{}
+	if s.siteDefined == nil {
+		s.siteDefined = map[parameterKey]Parameter{}
 	}
-	maps.Copy(s.own, added)
+	maps.Copy(s.siteDefined, added)
 	return nil
 }
 
@@ -75,15 +75,15 @@ func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	if p, ok := Lookup(resourceType, name); ok {
 		return p, true
 	}
-	p, ok := s.own[key{resourceType, name}]
+	p, ok := s.siteDefined[parameterKey{resourceType, name}]
 	return p, ok
 }
 
-// Of returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types, and a site's
+// ParametersOf returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types, and a site's
 // own.
-func (s Set) Of(resourceType string) []Parameter {
+func (s Set) ParametersOf(resourceType string) []Parameter {
 	list := Parameters(resourceType)
-	for k, p := range s.own {
+	for k, p := range s.siteDefined {
 		if k.resourceType == resourceType {
 			list = append(list, p)
 		}
@@ -97,11 +97,11 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), IsSiteDefined: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
 	if kind < 0 || !codePattern.MatchString(d.Code) {
-		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", errDefinition, kindNames)
+		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", errInvalidDefinition, kindNames)
 	}
 	for _, t := range append([]string{base}, d.Target...) {
-		if !structures.has(t) || isGeneral(t) {
-			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", errDefinition, t)
+		if !structures.hasType(t) || isBaseType(t) {
+			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", errInvalidDefinition, t)
 		}
 	}
 	p.Kind = Kind(kind)
@@ -111,7 +111,7 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	}
 	p.Paths = slices.DeleteFunc(paths, func(path resource.Path) bool { return !slices.Contains(comparableTypes[p.Kind], path.Type) })
 	if len(p.Paths) == 0 {
-		return p, noPath("it leads to nothing of %s that a parameter of type %s compares", base, d.Type)
+		return p, expressionError("it leads to nothing of %s that a parameter of type %s compares", base, d.Type)
 	}
 	return p, nil
 }
@@ -133,19 +133,19 @@ var comparableTypes = map[Kind][]string{
 
 //go:generate go run ../generate ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
 
-// r4 has a line for each parameter of each type: type, name, kind, targets and paths.
+// r4Table has a line for each parameter of each type: type, name, kind, targets and paths.
 //
 //go:embed r4.tsv
-var r4 string
+var r4Table string
 
-type key struct{ resourceType, name string }
+type parameterKey struct{ resourceType, name string }
 
-// table returns R4's parameters.
-var table = sync.OnceValue(func() map[key]Parameter {
-	parameters := make(map[key]Parameter, 2048)
-	for line := range strings.Lines(r4) {
+// r4Parameters returns R4's parameters.
+var r4Parameters = sync.OnceValue(func() map[parameterKey]Parameter {
+	parameters := make(map[parameterKey]Parameter, 2048)
+	for line := range strings.Lines(r4Table) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		parameters[key{columns[0], columns[1]}] = readParameter(columns)
+		parameters[parameterKey{columns[0], columns[1]}] = readParameter(columns)
 	}
 	return parameters
 })
@@ -164,11 +164,11 @@ func readParameter(columns []string) Parameter {
 
 // readPath parses a path, such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
 // status:code@http://hl7.org/fhir/observation-status.
-func readPath(written string) resource.Path {
+func readPath(text string) resource.Path {
 	var p resource.Path
-	written, p.Type, _ = strings.Cut(written, ":")
+	text, p.Type, _ = strings.Cut(text, ":")
 	p.Type, p.System, _ = strings.Cut(p.Type, "@")
-	p.Elements = strings.Split(written, ".")
+	p.Elements = strings.Split(text, ".")
 	for i, element := range p.Elements {
 		name, condition, ok := strings.Cut(strings.TrimSuffix(element, "]"), "[")
 		if !ok {
@@ -186,17 +186,17 @@ func readPath(written string) resource.Path {
 
 // Lookup returns R4's parameter of a resource type, including those of all types, such as _id.
 func Lookup(resourceType, name string) (Parameter, bool) {
-	t := table()
-	if p, ok := t[key{resourceType, name}]; ok {
+	t := r4Parameters()
+	if p, ok := t[parameterKey{resourceType, name}]; ok {
 		return p, true
 	}
-	if p, ok := t[key{"Resource", name}]; ok {
+	if p, ok := t[parameterKey{"Resource", name}]; ok {
 		return p, true
 	}
 	if !isDomainResource(resourceType) {
 		return Parameter{}, false
 	}
-	p, ok := t[key{"DomainResource", name}]
+	p, ok := t[parameterKey{"DomainResource", name}]
 	return p, ok
 }
 
@@ -207,9 +207,9 @@ func isDomainResource(resourceType string) bool {
 
 // Parameters returns R4's parameters of a resource type that can be evaluated, by name, including those of all types.
 func Parameters(resourceType string) (list []Parameter) {
-	for k, p := range table() {
+	for k, p := range r4Parameters() {
 		own := k.resourceType == resourceType || k.resourceType == "Resource" || k.resourceType == "DomainResource" && isDomainResource(resourceType)
-		if own && p.canMatch() {
+		if own && p.isEvaluable() {
 			list = append(list, p)
 		}
 	}
@@ -221,8 +221,8 @@ func sortParameters(list []Parameter) {
 	slices.SortFunc(list, func(a, b Parameter) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 }
 
-// canMatch reports whether any value can be compared.
-func (p Parameter) canMatch() bool {
+// isEvaluable reports whether any value can be compared.
+func (p Parameter) isEvaluable() bool {
 	return len(p.Paths) > 0 && p.Kind != Composite && p.Kind != Special
 }
 

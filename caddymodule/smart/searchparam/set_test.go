@@ -106,7 +106,7 @@ func TestSetRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v", err)
 			}
-			if _, ok := s.own[key{tt.base, tt.code}]; ok {
+			if _, ok := s.siteDefined[parameterKey{tt.base, tt.code}]; ok {
 				t.Error("it is known")
 			}
 		})
@@ -130,7 +130,7 @@ func TestSetKeepsR4(t *testing.T) {
 	if err := s.Add(d); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	if d.Expression = "Slot.extension.value.ofType(Reference)"; !errors.Is(s.Add(d), errDefinition) {
+	if d.Expression = "Slot.extension.value.ofType(Reference)"; !errors.Is(s.Add(d), errInvalidDefinition) {
 		t.Error("another one of the same name is taken")
 	}
 }
@@ -197,7 +197,7 @@ func TestLookup(t *testing.T) {
 
 func TestLookupUnknown(t *testing.T) {
 	t.Parallel()
-	for _, unknown := range []key{{"Observation", "nothing"}, {"Nothing", "code"}, {"Binary", "_text"}, {"Patient", "birthdate:missing"}, {"", ""}} {
+	for _, unknown := range []parameterKey{{"Observation", "nothing"}, {"Nothing", "code"}, {"Binary", "_text"}, {"Patient", "birthdate:missing"}, {"", ""}} {
 		if p, ok := Lookup(unknown.resourceType, unknown.name); ok {
 			t.Errorf("%v: %+v", unknown, p)
 		}
@@ -207,14 +207,14 @@ func TestLookupUnknown(t *testing.T) {
 // Every line of the table is parsed completely. The test lists the parameters without paths.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	if got, want := len(table()), strings.Count(r4, "\n"); got != want {
+	if got, want := len(r4Parameters()), strings.Count(r4Table, "\n"); got != want {
 		t.Errorf("%d parameters on %d lines", got, want)
 	}
-	without := map[key]bool{
+	without := map[parameterKey]bool{
 		{"Bundle", "composition"}: true, {"Bundle", "message"}: true, {"Patient", "deceased"}: true,
 		{"Resource", "_content"}: true, {"Resource", "_query"}: true, {"DomainResource", "_text"}: true,
 	}
-	for k, p := range table() {
+	for k, p := range r4Parameters() {
 		if p.Kind > Special {
 			t.Errorf("%v: kind %d", k, p.Kind)
 		}
@@ -228,7 +228,7 @@ func TestTable(t *testing.T) {
 }
 
 // checkPath checks that a path contains no FHIRPath.
-func checkPath(t *testing.T, k key, path resource.Path) {
+func checkPath(t *testing.T, k parameterKey, path resource.Path) {
 	t.Helper()
 	if path.Type == "" || strings.ContainsAny(strings.Join(path.Elements, "")+path.Type, "[]().:=@ ") {
 		t.Errorf("%v: %+v", k, path)

@@ -67,8 +67,8 @@ func (local) Addresses() []string { return nil }
 func (local) Servers() []*Process { return nil }
 func (local) Stop()               {}
 
-// accepts returns a function that checks that an address accepts connections.
-func accepts(address string) func() error {
+// checkListening returns a function that checks that an address accepts connections.
+func checkListening(address string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {

@@ -35,7 +35,7 @@ func startPostgres(folder string, network *Network) (Engine, error) {
 	}
 	_, port, _ := net.SplitHostPort(address)
 	p := &postgres{address: address, server: &Process{
-		Name: "postgres", host: host, log: filepath.Join(folder, "postgres.log"), ready: accepts(address),
+		Name: "postgres", host: host, log: filepath.Join(folder, "postgres.log"), ready: checkListening(address),
 		command: unprivileged(postgresProgram("postgres"), "-D", data, "-p", port, "-c", "listen_addresses="+host.address,
 			"-c", "unix_socket_directories=", "-c", "shared_preload_libraries=pg_stat_statements", "-c", "max_connections=200"),
 	}}

@@ -156,7 +156,7 @@ func (p *Process) Tail() string { return Tail(p.log) }
 // (proc(5)) has ticks of 10 ms.
 func (p *Process) CPU() (seconds float64, err error) {
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
-		s, err := computed(pid)
+		s, err := cpuTime(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -165,7 +165,7 @@ func (p *Process) CPU() (seconds float64, err error) {
 	return seconds, nil
 }
 
-func computed(pid int) (seconds float64, err error) {
+func cpuTime(pid int) (seconds float64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)

@@ -108,7 +108,7 @@ func (r *redis) watch(folder string, i int) error {
 	}
 	p := &Process{
 		Name: fmt.Sprintf("sentinel-%d", i+1), host: beside, log: filepath.Join(folder, fmt.Sprintf("sentinel-%d.log", i+1)),
-		ready: accepts(address), command: []string{"redis-sentinel", file},
+		ready: checkListening(address), command: []string{"redis-sentinel", file},
 	}
 	r.sentinels, r.watchers = append(r.sentinels, p), append(r.watchers, address)
 	return p.Start()
@@ -116,14 +116,14 @@ func (r *redis) watch(folder string, i int) error {
 
 // settled waits until the Sentinels have found each other and the replicas follow.
 func (r *redis) settled() error {
-	return within(30*time.Second, func() error {
+	return retryWithin(30*time.Second, func() error {
 		for _, watcher := range r.watchers {
-			answer, err := ask(watcher, "SENTINEL CKQUORUM "+sentinelMaster)
+			answer, err := requestLine(watcher, "SENTINEL CKQUORUM "+sentinelMaster)
 			if err != nil || !strings.HasPrefix(answer, "+OK 3") {
 				return fmt.Errorf("the Sentinels are not ready: %s %w", answer, err)
 			}
 		}
-		answer, err := ask(r.addresses[0], "WAIT 2 1000")
+		answer, err := requestLine(r.addresses[0], "WAIT 2 1000")
 		if err == nil && answer != ":2" {
 			err = errors.New("the replicas do not follow: " + answer)
 		}
@@ -160,7 +160,7 @@ func (r *redis) Servers() []*Process {
 func (r *redis) master() (address string) {
 	votes := map[string]int{}
 	for _, watcher := range r.watchers {
-		answer, err := converse(watcher, "SENTINEL get-master-addr-by-name "+sentinelMaster, 2)
+		answer, err := sendCommand(watcher, "SENTINEL get-master-addr-by-name "+sentinelMaster, 2)
 		if err != nil {
 			continue
 		}
@@ -181,24 +181,24 @@ func (r *redis) Stop() {
 }
 
 func ping(address string) error {
-	answer, err := ask(address, "PING")
+	answer, err := requestLine(address, "PING")
 	if err == nil && answer != "+PONG" {
 		err = errors.New(answer)
 	}
 	return err
 }
 
-// ask sends an inline command.
-func ask(address, command string) (string, error) {
-	lines, err := converse(address, command, 1)
+// requestLine sends an inline command.
+func requestLine(address, command string) (string, error) {
+	lines, err := sendCommand(address, command, 1)
 	if err != nil {
 		return "", err
 	}
 	return lines[0], nil
 }
 
-// converse sends an inline command and reads most lines of the response, without the lengths of arrays and bulk strings.
-func converse(address, command string, most int) (answer []string, err error) {
+// sendCommand sends an inline command and reads most lines of the response, without the lengths of arrays and bulk strings.
+func sendCommand(address, command string, most int) (answer []string, err error) {
 	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
 	if err != nil {
 		return nil, err
@@ -222,8 +222,8 @@ func converse(address, command string, most int) (answer []string, err error) {
 	return answer, nil
 }
 
-// within retries until success or the time limit.
-func within(bound time.Duration, try func() error) error {
+// retryWithin retries until success or the time limit.
+func retryWithin(bound time.Duration, try func() error) error {
 	deadline := time.Now().Add(bound)
 	for {
 		err := try()

@@ -53,7 +53,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 // predecessor.
 func (r Rules) mayExcuse(g grant, o Operation) bool {
 	for _, outage := range r.Outages {
-		near := g.rotated <= outage.Over && later(g.replaced, r.Grace) >= outage.Began
+		near := g.rotated <= outage.Over && addUnlessNever(g.replaced, r.Grace) >= outage.Began
 		if near && o.Call <= outage.Over+r.Grace {
 			return true
 		}

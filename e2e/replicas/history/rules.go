@@ -112,7 +112,7 @@ func (r Rules) refreshed(g grant, o Operation) []grant {
 		return nil
 	case o.Token == g.current:
 		return []grant{g.rotate(o, o.Next, o.Return)}
-	case o.Token == g.previous && (o.Next == g.current || g.current == unknown) && (o.Call <= later(g.replaced, r.Grace) || r.mayExcuse(g, o)):
+	case o.Token == g.previous && (o.Next == g.current || g.current == unknown) && (o.Call <= addUnlessNever(g.replaced, r.Grace) || r.mayExcuse(g, o)):
 		g.current = o.Next
 		return []grant{g}
 	case r.passTwice:
@@ -134,7 +134,7 @@ func revoke(g grant, o Operation) []grant {
 
 func (r Rules) access(g grant, o Operation) []grant {
 	switch {
-	case o.Result == OK && g.ended && o.Call > later(g.endedBy, r.Lag) && !r.passAccepted:
+	case o.Result == OK && g.ended && o.Call > addUnlessNever(g.endedBy, r.Lag) && !r.passAccepted:
 		return nil
 	case o.Result == Refused && g.ended:
 		return []grant{r.tell(g, o)}
@@ -172,7 +172,7 @@ func (r Rules) tell(g grant, o Operation) grant {
 	return g.end(o.Return)
 }
 
-func later(than, by time.Duration) time.Duration {
+func addUnlessNever(than, by time.Duration) time.Duration {
 	if than == never {
 		return never
 	}

@@ -21,7 +21,7 @@ func init() { codesystem.Register(source) }
 
 // source is the code system.
 var source = codesystem.Source{
-	URL: "urn:ietf:bcp:13", Name: "Media types", Common: "https://www.iana.org/assignments/media-types",
+	URL: "urn:ietf:bcp:13", Name: "Media types", CommonCodes: "https://www.iana.org/assignments/media-types",
 	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
 	Members:   `{"id":"bcp-13","title":"BCP 13: media types"}`,
 	System:    system{embeddedtable.New(mediaTypes).(table)},
@@ -31,14 +31,14 @@ var source = codesystem.Source{
 type table interface {
 	codesystem.System
 	codesystem.List
-	codesystem.Search
+	codesystem.Searchable
 }
 
 // system combines the table and the grammar. A concept of the grammar has a code instead of a number.
 type system struct{ table }
 
-// mediaType matches a media type; the groups are type/subtype and the parameters.
-var mediaType = regexp.MustCompile(`(?i)^((?:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9!#$&^_.+-]{1,125})` +
+// mediaTypePattern matches a media type; the groups are type/subtype and the parameters.
+var mediaTypePattern = regexp.MustCompile(`(?i)^((?:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9!#$&^_.+-]{1,125})` +
 	`/[a-z0-9][a-z0-9!#$&^_.+-]{0,126})` +
 	`((?: *; *[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+=(?:[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+|"(?:[ !#-\[\]-~]|\\[ -~])*"))*)$`)
 
@@ -47,7 +47,7 @@ func (s system) Locate(code []byte) (codesystem.Concept, bool) {
 	if c, ok := s.table.Locate(code); ok {
 		return c, true
 	}
-	parts := mediaType.FindSubmatch(code)
+	parts := mediaTypePattern.FindSubmatch(code)
 	if parts == nil {
 		return codesystem.Concept{}, false
 	}
@@ -73,7 +73,7 @@ func (s system) Concept(c codesystem.Concept) (code, display []byte, flags codes
 // AppendTexts appends the display of a concept.
 func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	if c.Code != nil {
-		return append(dst, codesystem.Text{Language: s.Language(), Value: c.Code, Display: true})
+		return append(dst, codesystem.Text{Language: s.Language(), Value: c.Code, IsDisplay: true})
 	}
 	return s.table.AppendTexts(dst, c)
 }

@@ -18,8 +18,8 @@ func init() { codesystem.Register(source) }
 // source is the code system. It has no version, like HL7's: the registry grows, and valid tags stay valid.
 var source = codesystem.Source{
 	URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", CaseSensitive: true, System: system{},
-	Copyright: "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
-	Common:    "http://terminology.hl7.org/ValueSet/Languages", ValueSets: valueSets,
+	Copyright:   "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
+	CommonCodes: "http://terminology.hl7.org/ValueSet/Languages", ValueSets: valueSets,
 	Members: `{"id":"bcp-47","title":"Language tags (BCP 47)","publisher":"IETF","property":[{"code":"language","type":"code"},{"code":"ext-lang","type":"code"},` +
 		`{"code":"script","type":"code"},{"code":"region","type":"code"},{"code":"variant","type":"code"},{"code":"extension","type":"code"},` +
 		`{"code":"private-use","type":"code"},{"code":"canonical","type":"code"},` +
@@ -63,31 +63,31 @@ func (system) Code(c codesystem.Concept) []byte { return c.Code }
 // Concept returns the tag, display and flags of a concept.
 func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
 	t := tagOf(c)
-	if registered().isDeprecated(t) {
-		flags = codesystem.FlagDeprecated | codesystem.FlagStatus
+	if sharedRegistry().isDeprecated(t) {
+		flags = codesystem.FlagDeprecated | codesystem.FlagHasStatus
 	}
-	if display := registered().displayOf(t); display != "" {
-		name, flags = []byte(display), flags|codesystem.FlagDesignated
+	if display := sharedRegistry().displayOf(t); display != "" {
+		name, flags = []byte(display), flags|codesystem.FlagHasDesignations
 	}
 	return c.Code, name, flags
 }
 
 // AppendTexts appends the names of a concept.
 func (system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
-	return registered().appendTexts(dst, tagOf(c))
+	return sharedRegistry().appendTexts(dst, tagOf(c))
 }
 
 // Language returns the language of the displays.
-func (system) Language() string { return namesIn[0].language }
+func (system) Language() string { return translatedNames[0].language }
 
-// HasLanguage implements [codesystem.Dialects].
+// HasLanguage implements [codesystem.Multilingual].
 func (system) HasLanguage(language string) bool {
-	return slices.ContainsFunc(namesIn, func(n namesOf) bool { return codesystem.HasLanguage([]string{n.language}, language) })
+	return slices.ContainsFunc(translatedNames, func(n languageNames) bool { return codesystem.HasLanguage([]string{n.language}, language) })
 }
 
 // Status returns "deprecated" for tags that should no longer be used, otherwise "".
 func (system) Status(c codesystem.Concept) string {
-	if registered().isDeprecated(tagOf(c)) {
+	if sharedRegistry().isDeprecated(tagOf(c)) {
 		return "deprecated"
 	}
 	return ""
@@ -117,17 +117,17 @@ const (
 // Properties returns the declared properties of tags.
 func (system) Properties() []codesystem.Property { return properties }
 
-// valuesOf returns the values of a property.
-func valuesOf(t tag, property int) (list []string) {
+// propertyValues returns the values of a property.
+func propertyValues(t tag, property int) (list []string) {
 	switch property {
 	case propertyCanonical:
-		return []string{registered().canonical(t)}
+		return []string{sharedRegistry().canonicalForm(t)}
 	case propertyComment:
-		return registered().comments(t)
+		return sharedRegistry().warnings(t)
 	}
 	for _, s := range t.parts {
 		if int(s.part) == property {
-			list = append(list, cased(s.part, s.text))
+			list = append(list, recommendedCase(s.part, s.text))
 		}
 	}
 	return list
@@ -135,7 +135,7 @@ func valuesOf(t tag, property int) (list []string) {
 
 // Values calls visit with the values of a property.
 func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
-	for _, text := range valuesOf(tagOf(c), property) {
+	for _, text := range propertyValues(tagOf(c), property) {
 		if !visit([]byte(text)) {
 			return
 		}
@@ -150,7 +150,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 		if i == propertyComment {
 			member = "valueString"
 		}
-		for _, text := range valuesOf(t, i) {
+		for _, text := range propertyValues(t, i) {
 			dst = append(dst, codesystem.Value{Property: &properties[i], Text: []byte(text), Member: member})
 		}
 	}
@@ -159,7 +159,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 
 // Explain returns the actual value of a property that does not match a filter.
 func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
-	values := valuesOf(tagOf(c), property)
+	values := propertyValues(tagOf(c), property)
 	if values == nil {
 		return fmt.Sprintf("%s has no %s", c.Code, properties[property].Code)
 	}
@@ -174,31 +174,31 @@ func (system) FilterValue(property int, value string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return registered().canonical(t), nil
+		return sharedRegistry().canonicalForm(t), nil
 	case property <= int(partPrivateUse) && value != "":
-		return cased(part(property), value), nil
+		return recommendedCase(part(property), value), nil
 	}
 	return value, nil
 }
 
 var (
-	_ codesystem.System        = system{}
-	_ codesystem.Filters       = system{}
-	_ codesystem.Explainer     = system{}
-	_ codesystem.FilterReader  = system{}
-	_ codesystem.Notes         = system{}
-	_ codesystem.Dialects      = system{}
-	_ codesystem.CodeExplainer = system{}
+	_ codesystem.System          = system{}
+	_ codesystem.Filterable      = system{}
+	_ codesystem.FilterExplainer = system{}
+	_ codesystem.FilterReader    = system{}
+	_ codesystem.Annotations     = system{}
+	_ codesystem.Multilingual    = system{}
+	_ codesystem.CodeExplainer   = system{}
 )
 
-// namesOf contains the names in a language from Unicode's CLDR.
-type namesOf struct {
+// languageNames contains the names in a language from Unicode's CLDR.
+type languageNames struct {
 	language string
 	*display.Dictionary
 }
 
-// namesIn contains the names in the languages of the gateway's pages.
-var namesIn = []namesOf{
+// translatedNames contains the names in the languages of the gateway's pages.
+var translatedNames = []languageNames{
 	{"en", display.English},
 	{"de", display.German},
 	{"es", display.Spanish},
@@ -206,21 +206,21 @@ var namesIn = []namesOf{
 	{"nl", display.Dutch},
 }
 
-// namer returns the name of a subtag, or "".
-type namer func(s subtag) string
+// subtagNamer returns the name of a subtag, or "".
+type subtagNamer func(s subtag) string
 
-// described returns the first description of a subtag in the registry.
-func (r *registry) described(s subtag) string {
-	name := r.record(s).first("Description")
+// descriptionOf returns the first description of a subtag in the registry.
+func (r *registry) descriptionOf(s subtag) string {
+	name := r.record(s).firstValue("Description")
 	if name == "Private use" { // registered as a range
 		name += " " + s.text
 	}
 	return name
 }
 
-// named returns the name of a tag: its language, followed by other subtags in parentheses, such as German
+// displayName returns the name of a tag: its language, followed by other subtags in parentheses, such as German
 // (Switzerland). It returns "" if the language has no name.
-func (t tag) named(name namer) (main string) {
+func (t tag) displayName(name subtagNamer) (main string) {
 	var narrower []string
 	for _, s := range t.parts {
 		if text := name(s); s.part <= partExtLang {
@@ -235,22 +235,22 @@ func (t tag) named(name namer) (main string) {
 	return main + " (" + strings.Join(narrower, ", ") + ")"
 }
 
-// labels occur in names such as English (Region=United States), which HL7's terminology server uses.
-var labels = [partPrivateUse + 1]string{partScript: "Script=", partRegion: "Region=", partVariant: "Variant="}
+// partLabels occur in names such as English (Region=United States), which HL7's terminology server uses.
+var partLabels = [partPrivateUse + 1]string{partScript: "Script=", partRegion: "Region=", partVariant: "Variant="}
 
 // displayOf returns the English name of a tag from the registry, or "".
 func (r *registry) displayOf(t tag) string {
 	if t.parts == nil {
-		return r.whole(t.text).first("Description")
+		return r.wholeTagRecord(t.text).firstValue("Description")
 	}
-	return t.named(r.described)
+	return t.displayName(r.descriptionOf)
 }
 
 // appendTexts appends all names of a tag, the display first.
 func (r *registry) appendTexts(dst []codesystem.Text, t tag) []codesystem.Text {
 	start := len(dst)
 	add := func(language, name string) {
-		text := codesystem.Text{Language: language, Value: []byte(name), Display: len(dst) == start}
+		text := codesystem.Text{Language: language, Value: []byte(name), IsDisplay: len(dst) == start}
 		if start == len(dst) || dst[len(dst)-1].Language != language {
 			text.Use = codesystem.PreferredForLanguage
 		}
@@ -260,26 +260,26 @@ func (r *registry) appendTexts(dst []codesystem.Text, t tag) []codesystem.Text {
 		}
 	}
 	add("en", r.displayOf(t))
-	for name := range r.whole(t.text).all("Description") {
+	for name := range r.wholeTagRecord(t.text).values("Description") {
 		add("en", name)
 	}
-	for name := range r.record(t.language()).all("Description") {
-		add("en", t.named(func(s subtag) string {
+	for name := range r.record(t.language()).values("Description") {
+		add("en", t.displayName(func(s subtag) string {
 			if s == t.language() {
 				return name
 			}
-			return r.described(s)
+			return r.descriptionOf(s)
 		}))
 	}
-	add("en", t.named(func(s subtag) string { return labels[s.part] + r.described(s) }))
-	for _, n := range namesIn {
-		add(n.language, t.named(n.name))
+	add("en", t.displayName(func(s subtag) string { return partLabels[s.part] + r.descriptionOf(s) }))
+	for _, n := range translatedNames {
+		add(n.language, t.displayName(n.name))
 	}
 	return dst
 }
 
 // name returns the name of a subtag, or "".
-func (n namesOf) name(s subtag) string {
+func (n languageNames) name(s subtag) string {
 	switch s.part {
 	case partLanguage, partExtLang:
 		if base, err := language.ParseBase(s.text); err == nil {

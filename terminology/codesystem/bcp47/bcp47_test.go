@@ -111,7 +111,7 @@ func TestValues(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got %s, want %s", code, strings.Join(got, " "), want)
 		}
-		for i, p := range codesystem.DetectInterfaces(source.System).Filters.Properties() {
+		for i, p := range codesystem.DetectInterfaces(source.System).Filterable.Properties() {
 			system{}.Values(c, i, func(text []byte) bool { visited = append(visited, p.Code+"="+string(text)); return true })
 		}
 		if strings.Join(visited, " ") != want {
@@ -163,8 +163,8 @@ func TestNames(t *testing.T) {
 		c, ok := source.System.Locate([]byte(code))
 		var got []string
 		for i, text := range source.System.AppendTexts([]codesystem.Text{{Language: "en", Value: []byte("German")}}, c)[1:] {
-			if got = append(got, text.Language+":"+string(text.Value)); text.Display != (i == 0) {
-				t.Errorf("%s: display is %v of %s", code, text.Display, text.Value)
+			if got = append(got, text.Language+":"+string(text.Value)); text.IsDisplay != (i == 0) {
+				t.Errorf("%s: display is %v of %s", code, text.IsDisplay, text.Value)
 			}
 			if first := i == 0 || !strings.HasPrefix(got[i-1], text.Language+":"); first != (text.Use == codesystem.PreferredForLanguage) {
 				t.Errorf("%s: %s has the use %v", code, text.Value, text.Use)
@@ -175,11 +175,11 @@ func TestNames(t *testing.T) {
 		}
 	}
 	de, _ := source.System.Locate([]byte("de"))
-	if _, _, flags := source.System.Concept(de); flags != codesystem.FlagDesignated {
+	if _, _, flags := source.System.Concept(de); flags != codesystem.FlagHasDesignations {
 		t.Errorf("got flags %b", flags)
 	}
 	for language, want := range map[string]bool{"en": true, "de": true, "de-ch": true, "nl": true, "ja": false} {
-		if got := codesystem.DetectInterfaces(source.System).Dialects.HasLanguage(language); got != want {
+		if got := codesystem.DetectInterfaces(source.System).Multilingual.HasLanguage(language); got != want {
 			t.Errorf("%s: got %v", language, got)
 		}
 	}
@@ -187,13 +187,13 @@ func TestNames(t *testing.T) {
 
 // All tags and subtags of the registry are valid and named, and their canonical forms are valid.
 func TestRegistry(t *testing.T) {
-	r := registered()
+	r := sharedRegistry()
 	var tags []string
 	for kind, subtags := range r.subtags {
 		for s := range subtags {
 			before := ""
 			if partLanguage < part(kind) {
-				before = cmp.Or(map[part]string{partExtLang: subtags[s].first("Prefix")}[part(kind)], "de") + "-"
+				before = cmp.Or(map[part]string{partExtLang: subtags[s].firstValue("Prefix")}[part(kind)], "de") + "-"
 			}
 			tags = append(tags, before+s)
 		}
@@ -223,12 +223,12 @@ func TestRegistry(t *testing.T) {
 // checkCanonical checks that the canonical form of a tag is valid and its own canonical form.
 func checkCanonical(t *testing.T, c codesystem.Concept) {
 	t.Helper()
-	canonical := registered().canonical(tagOf(c))
+	canonical := sharedRegistry().canonicalForm(tagOf(c))
 	again, err := parse(canonical)
 	if err != nil {
 		t.Errorf("%s: the canonical form %s: %v", c.Code, canonical, err)
 	}
-	if next := registered().canonical(again); next != canonical {
+	if next := sharedRegistry().canonicalForm(again); next != canonical {
 		t.Errorf("%s: the canonical form is %s, of which it is %s", c.Code, canonical, next)
 	}
 }

@@ -30,7 +30,7 @@ const (
 // languageLibrary returns the built-in definitions with value sets of language tags.
 func languageLibrary(t *testing.T) *terminology.Library {
 	t.Helper()
-	l, err := terminologytest.Core(t).With(jsontext.Value(fixture.ValueSet("http://x/swiss", swissLanguage)), jsontext.Value(fixture.ValueSet("http://x/region", withRegion)),
+	l, err := terminologytest.Core(t).WithResources(jsontext.Value(fixture.ValueSet("http://x/swiss", swissLanguage)), jsontext.Value(fixture.ValueSet("http://x/region", withRegion)),
 		jsontext.Value(fixture.ValueSet("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
 		jsontext.Value(fixture.ValueSet("http://x/hebrew", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"canonical","op":"=","value":"iw"}]}]}`)),
 		jsontext.Value(fixture.ValueSet("http://x/de", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"concept","op":"is-a","value":"de"}]}]}`)))
@@ -42,15 +42,15 @@ func languageLibrary(t *testing.T) *terminology.Library {
 
 func TestSource(t *testing.T) {
 	terminologytest.WantSource(t, "bcp-47", languages, true)
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=urn:ietf:bcp:47&code=de_CH": {`"text":"Unknown code 'de_CH' in the CodeSystem 'urn:ietf:bcp:47'"`},
 	})
-	terminologytest.WantBesidePart(t, languages, "example", "de-CH")
+	terminologytest.WantPartialSystem(t, languages, "example", "de-CH")
 }
 
 // The reason for an invalid tag is not a separate issue, because HL7's servers do not report it.
 func TestNoReasonOfInvalidCode(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$validate-code")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	got := terminologytest.ValidateIn(t, &api.Handler{Library: terminologytest.Core(t)}, languages, "de_CH", "")
 	if strings.Contains(got, `"severity":"information"`) {
 		t.Errorf("got %s", got)
@@ -80,7 +80,7 @@ func TestExpandOfGrammar(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			} else {
-				got = terminologytest.Shown(x.Codes())
+				got = terminologytest.FormatCodes(x.Codes())
 			}
 			if got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
@@ -101,24 +101,24 @@ func TestDefinitionOfGrammar(t *testing.T) {
 }
 
 func TestLookupOfGrammar(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$subsumes")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$subsumes")
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$lookup?system=urn:ietf:bcp:47&code=de-CH&property=language&property=region&property=canonical", "")
 	property := func(name, value string) string {
 		return `"part":[{"name":"code","valueCode":"` + name + `"},{"name":"value","valueCode":"` + value + `"}]`
 	}
-	fixture.WantText(t, w.Body.String(), `"display","valueString":"German (Switzerland)"`, property("language", "de"), property("region", "CH"), property("canonical", "de-CH"))
+	fixture.WantContains(t, w.Body.String(), `"display","valueString":"German (Switzerland)"`, property("language", "de"), property("region", "CH"), property("canonical", "de-CH"))
 	if n := strings.Count(w.Body.String(), `"name":"designation"`); n != 6 {
 		t.Errorf("%d designations in %s", n, w.Body)
 	}
 	for _, test := range [][3]string{{"de-CH", "de-CH", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$subsumes?system=urn:ietf:bcp:47&codeA="+test[0]+"&codeB="+test[1], "")
-		fixture.WantText(t, w.Body.String(), `"valueCode":"`+test[2]+`"`)
+		fixture.WantContains(t, w.Body.String(), `"valueCode":"`+test[2]+`"`)
 	}
 }
 
 func TestValidateCodeOfGrammar(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	h := &api.Handler{Library: languageLibrary(t)}
 	tests := []struct {
 		name, url, code, display string

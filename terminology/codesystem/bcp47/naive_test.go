@@ -78,7 +78,7 @@ func TestGenerated(t *testing.T) {
 	random := rand.New(rand.NewPCG(5646, 47))
 	registry := entries(registryText())
 	var pools [][]string
-	for _, subtags := range registered().subtags {
+	for _, subtags := range sharedRegistry().subtags {
 		var pool []string
 		for s := range subtags {
 			pool = append(pool, s)
@@ -96,7 +96,7 @@ func TestGenerated(t *testing.T) {
 			for random.IntN(100) < odds && len(parts) < 30 {
 				s := pool[random.IntN(len(pool))]
 				if kind == int(partExtLang) && random.IntN(2) == 0 {
-					parts = []string{registered().subtags[partExtLang][s].first("Prefix")}
+					parts = []string{sharedRegistry().subtags[partExtLang][s].firstValue("Prefix")}
 				}
 				if parts = append(parts, s); kind != int(partVariant) && random.IntN(20) > 0 {
 					break

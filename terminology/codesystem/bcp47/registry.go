@@ -10,18 +10,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
-// compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, without unused fields. SOURCE.md
+// compressedRegistry is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, without unused fields. SOURCE.md
 // describes its origin and generation.
 //
 //go:embed registry.txt.zst
-var compressed []byte
+var compressedRegistry []byte
 
-// registered returns the registry, which is read once.
-var registered = sync.OnceValue(func() *registry { return newRegistry(registryText()) })
+// sharedRegistry returns the registry, which is read once.
+var sharedRegistry = sync.OnceValue(func() *registry { return newRegistry(registryText()) })
 
 // registryText decompresses the registry. Invalid data is a programming error and causes a panic.
 func registryText() string {
-	text, err := embeddedtable.Unpack(compressed)
+	text, err := embeddedtable.Unpack(compressedRegistry)
 	if err != nil {
 		panic(fmt.Errorf("bcp47: %w", err))
 	}
@@ -38,8 +38,8 @@ type registry struct {
 // record is a record of the registry with one field per line.
 type record string
 
-// all yields the values of a field.
-func (r record) all(field string) iter.Seq[string] {
+// values yields the values of a field.
+func (r record) values(field string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.SplitSeq(string(r), "\n") {
 			if value, ok := strings.CutPrefix(line, field); ok && strings.HasPrefix(value, ": ") && !yield(value[2:]) {
@@ -49,9 +49,9 @@ func (r record) all(field string) iter.Seq[string] {
 	}
 }
 
-// first returns the first value of a field, or "".
-func (r record) first(field string) string {
-	for value := range r.all(field) {
+// firstValue returns the first value of a field, or "".
+func (r record) firstValue(field string) string {
+	for value := range r.values(field) {
 		return value
 	}
 	return ""
@@ -67,22 +67,22 @@ func newRegistry(text string) *registry {
 	}
 	for part := range strings.SplitSeq(text, "\n%%\n") {
 		rec := record(part)
-		records := byType[rec.first("Type")]
+		records := byType[rec.firstValue("Type")]
 		if records == nil {
 			continue // header with the date of the file
 		}
-		first, last, isRange := strings.Cut(rec.first("Subtag")+rec.first("Tag"), "..")
+		first, last, isRange := strings.Cut(rec.firstValue("Subtag")+rec.firstValue("Tag"), "..")
 		records[first] = rec
 		for isRange && first != last {
-			first = next(first)
+			first = nextSubtag(first)
 			records[first] = rec
 		}
 	}
 	return r
 }
 
-// next returns the next subtag in a range of letters, such as qba after qaz.
-func next(subtag string) string {
+// nextSubtag returns the next subtag in a range of letters, such as qba after qaz.
+func nextSubtag(subtag string) string {
 	last := len(subtag) - 1
 	if c := subtag[last]; c != 'z' && c != 'Z' {
 		return subtag[:last] + string(rune(c+1))
@@ -91,8 +91,8 @@ func next(subtag string) string {
 	if subtag[last] == 'Z' {
 		first = "A"
 	}
-	return next(subtag[:last]) + first
+	return nextSubtag(subtag[:last]) + first
 }
 
-// whole returns the record of a tag registered as a whole, or "".
-func (r *registry) whole(tag string) record { return r.grandfathered[tag] + r.redundant[tag] }
+// wholeTagRecord returns the record of a tag registered as a whole, or "".
+func (r *registry) wholeTagRecord(tag string) record { return r.grandfathered[tag] + r.redundant[tag] }

@@ -54,7 +54,7 @@ func (t tag) language() (s subtag) {
 
 // parse parses a tag. It returns an error if the tag is invalid or not in the recommended case.
 func parse(code string) (t tag, err error) {
-	r := registered()
+	r := sharedRegistry()
 	if t.text = code; r.grandfathered[code] != "" {
 		return t, nil
 	}
@@ -63,11 +63,11 @@ func parse(code string) (t tag, err error) {
 	}
 	for i := range t.parts {
 		if err := r.check(t.parts, i); err != nil {
-			return t, r.orCaseOfWhole(code, err)
+			return t, r.wholeTagCaseError(code, err)
 		}
 	}
 	if written := join(t.parts); written != code {
-		return t, caseFault(code, written)
+		return t, newCaseError(code, written)
 	}
 	return t, nil
 }
@@ -75,38 +75,38 @@ func parse(code string) (t tag, err error) {
 // split splits a tag into its parts and checks only their characters and lengths.
 func split(code string) ([]subtag, error) {
 	if len(code) > maxTag {
-		return nil, fault(maxTag+1, "the tag is longer than %d characters", maxTag)
+		return nil, newColumnError(maxTag+1, "the tag is longer than %d characters", maxTag)
 	}
 	list := make([]subtag, 0, 4)
 	column := 1
 	for text := range strings.SplitSeq(code, "-") {
-		if i := strings.IndexFunc(text, isForeign); i >= 0 {
-			return nil, fault(column+i, "unexpected %q", []rune(text[i:])[0])
+		if i := strings.IndexFunc(text, isInvalidCharacter); i >= 0 {
+			return nil, newColumnError(column+i, "unexpected %q", []rune(text[i:])[0])
 		}
 		last := len(list) - 1
 		switch {
 		case text == "":
-			return nil, fault(column, "a subtag is missing")
+			return nil, newColumnError(column, "a subtag is missing")
 		case len(text) > maxSubtag:
-			return nil, fault(column, "the subtag %q is longer than %d characters", text, maxSubtag)
-		case last >= 0 && list[last].takes(text):
+			return nil, newColumnError(column, "the subtag %q is longer than %d characters", text, maxSubtag)
+		case last >= 0 && list[last].continuesWith(text):
 			list[last].text += "-" + text // in any case, because these subtags are not registered
 		default:
 			p := partOf(len(list), text)
-			list = append(list, subtag{part: p, text: cased(p, text), column: column})
+			list = append(list, subtag{part: p, text: recommendedCase(p, text), column: column})
 		}
 		column += len(text) + 1
 	}
 	return list, nil
 }
 
-// takes reports whether text continues an extension or private use.
-func (s subtag) takes(text string) bool {
+// continuesWith reports whether text continues an extension or private use.
+func (s subtag) continuesWith(text string) bool {
 	return s.part == partPrivateUse || s.part == partExtension && len(text) > 1
 }
 
-// isForeign reports whether a character is invalid in a subtag.
-func isForeign(c rune) bool {
+// isInvalidCharacter reports whether a character is invalid in a subtag.
+func isInvalidCharacter(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
 
@@ -130,8 +130,8 @@ func partOf(i int, text string) part {
 	return partVariant
 }
 
-// cased returns a subtag in the case that RFC 5646 §2.1.1 recommends.
-func cased(p part, text string) string {
+// recommendedCase returns a subtag in the case that RFC 5646 §2.1.1 recommends.
+func recommendedCase(p part, text string) string {
 	switch p {
 	case partRegion:
 		return strings.ToUpper(text)
@@ -150,27 +150,27 @@ func join(parts []subtag) string {
 	return strings.Join(texts, "-")
 }
 
-// fault returns an error at a column of a tag, counted from 1.
-func fault(column int, format string, args ...any) error {
+// newColumnError returns an error at a column of a tag, counted from 1.
+func newColumnError(column int, format string, args ...any) error {
 	return fmt.Errorf("at column %d: %s", column, fmt.Sprintf(format, args...))
 }
 
-// caseFault returns the error for a tag in the wrong case.
-func caseFault(code, written string) error {
+// newCaseError returns the error for a tag in the wrong case.
+func newCaseError(code, written string) error {
 	i := 0
 	for code[i] == written[i] {
 		i++
 	}
 	start := strings.LastIndexByte(code[:i], '-') + 1
 	length := strings.IndexByte(code[start:]+"-", '-')
-	return fault(start+1, "%q is written %q; the tag is %q", code[start:][:length], written[start:][:length], written)
+	return newColumnError(start+1, "%q is written %q; the tag is %q", code[start:][:length], written[start:][:length], written)
 }
 
-// orCaseOfWhole returns the error for a grandfathered tag in the wrong case, and other for any other tag.
-func (r *registry) orCaseOfWhole(code string, other error) error {
+// wholeTagCaseError returns the error for a grandfathered tag in the wrong case, and other for any other tag.
+func (r *registry) wholeTagCaseError(code string, other error) error {
 	for written := range r.grandfathered {
 		if strings.EqualFold(code, written) {
-			return caseFault(code, written)
+			return newCaseError(code, written)
 		}
 	}
 	return other
@@ -182,34 +182,34 @@ func (r *registry) check(parts []subtag, i int) error {
 	for _, b := range before {
 		switch {
 		case b.part > s.part, b.part == s.part && s.part < partVariant:
-			return fault(s.column, "the %s %q may not follow the %s %q", s.part, s.text, b.part, b.text)
+			return newColumnError(s.column, "the %s %q may not follow the %s %q", s.part, s.text, b.part, b.text)
 		case s.part == partVariant && b.text == s.text, s.part == partExtension && b.part == s.part && b.text[0] == s.text[0]:
 			name, _, _ := strings.Cut(s.text, "-")
-			return fault(s.column, "the %s %q is there twice", s.part, name)
+			return newColumnError(s.column, "the %s %q is there twice", s.part, name)
 		}
 	}
 	if s.part > partVariant {
 		if len(s.text) == 1 {
-			return fault(s.column, "the %s %q is empty", s.part, s.text)
+			return newColumnError(s.column, "the %s %q is empty", s.part, s.text)
 		}
 		return nil
 	}
 	rec, ok := r.subtags[s.part][s.text]
 	if !ok {
-		return fault(s.column, "the %s %q is not registered", s.part, s.text)
+		return newColumnError(s.column, "the %s %q is not registered", s.part, s.text)
 	}
-	if prefix := rec.first("Prefix"); s.part == partExtLang && prefix != before[0].text {
-		return fault(s.column, "the %s %q follows the language %q only", s.part, s.text, prefix)
+	if prefix := rec.firstValue("Prefix"); s.part == partExtLang && prefix != before[0].text {
+		return newColumnError(s.column, "the %s %q follows the language %q only", s.part, s.text, prefix)
 	}
 	return nil
 }
 
-// preferred is the field with the replacement of a subtag or tag.
-const preferred = "Preferred-Value"
+// preferredValueField is the field with the replacement of a subtag or tag.
+const preferredValueField = "Preferred-Value"
 
-// canonical returns the canonical form of a tag (RFC 5646 §4.5), where an extended language replaces the language.
-func (r *registry) canonical(t tag) string {
-	if value := r.whole(t.text).first(preferred); value != "" {
+// canonicalForm returns the canonical form of a tag (RFC 5646 §4.5), where an extended language replaces the language.
+func (r *registry) canonicalForm(t tag) string {
+	if value := r.wholeTagRecord(t.text).firstValue(preferredValueField); value != "" {
 		return value
 	}
 	if t.parts == nil {
@@ -221,7 +221,7 @@ func (r *registry) canonical(t tag) string {
 		parts[0].part = partLanguage
 	}
 	for i, s := range parts {
-		parts[i].text = cmp.Or(r.record(s).first(preferred), cased(s.part, s.text))
+		parts[i].text = cmp.Or(r.record(s).firstValue(preferredValueField), recommendedCase(s.part, s.text))
 	}
 	slices.SortStableFunc(parts, func(a, b subtag) int {
 		if a.part == partExtension && b.part == partExtension {
@@ -229,13 +229,13 @@ func (r *registry) canonical(t tag) string {
 		}
 		return 0
 	})
-	kept := parts[:0]
+	remaining := parts[:0]
 	for _, s := range parts { // a variant may be replaced by one that is already present
-		if s.part != partVariant || !slices.ContainsFunc(kept, func(other subtag) bool { return other.part == s.part && other.text == s.text }) {
-			kept = append(kept, s)
+		if s.part != partVariant || !slices.ContainsFunc(remaining, func(other subtag) bool { return other.part == s.part && other.text == s.text }) {
+			remaining = append(remaining, s)
 		}
 	}
-	return join(kept)
+	return join(remaining)
 }
 
 // record returns the record of a subtag, or "".
@@ -248,20 +248,20 @@ func (r *registry) record(s subtag) record {
 
 // isDeprecated reports whether a tag or any of its subtags is deprecated.
 func (r *registry) isDeprecated(t tag) bool {
-	return r.whole(t.text).first("Deprecated") != "" ||
-		slices.ContainsFunc(t.parts, func(s subtag) bool { return r.record(s).first("Deprecated") != "" })
+	return r.wholeTagRecord(t.text).firstValue("Deprecated") != "" ||
+		slices.ContainsFunc(t.parts, func(s subtag) bool { return r.record(s).firstValue("Deprecated") != "" })
 }
 
-// comments returns warnings about a tag: a variant after an unregistered prefix, and a redundant script.
-func (r *registry) comments(t tag) (list []string) {
+// warnings returns warnings about a tag: a variant after an unregistered prefix, and a redundant script.
+func (r *registry) warnings(t tag) (list []string) {
 	for i, s := range t.parts {
 		rec := r.record(s)
-		prefixes := slices.Collect(rec.all("Prefix"))
+		prefixes := slices.Collect(rec.values("Prefix"))
 		fits := func(prefix string) bool { return isPrefix(prefix, t.parts[:i]) }
 		switch {
 		case s.part == partVariant && len(prefixes) > 0 && !slices.ContainsFunc(prefixes, fits):
 			list = append(list, fmt.Sprintf("the variant %q is meant for %s", s.text, strings.Join(prefixes, ", ")))
-		case s.part == partScript && r.record(t.parts[0]).first("Suppress-Script") == s.text:
+		case s.part == partScript && r.record(t.parts[0]).firstValue("Suppress-Script") == s.text:
 			list = append(list, fmt.Sprintf("the script %q goes without saying for the language %q", s.text, t.parts[0].text))
 		}
 	}
@@ -270,8 +270,8 @@ func (r *registry) comments(t tag) (list []string) {
 
 // isPrefix reports whether parts contain all subtags of a prefix in order, possibly with others in between.
 func isPrefix(prefix string, parts []subtag) bool {
-	for wanted := range strings.SplitSeq(prefix, "-") {
-		i := slices.IndexFunc(parts, func(s subtag) bool { return s.text == wanted })
+	for prefixSubtags := range strings.SplitSeq(prefix, "-") {
+		i := slices.IndexFunc(parts, func(s subtag) bool { return s.text == prefixSubtags })
 		if i < 0 {
 			return false
 		}

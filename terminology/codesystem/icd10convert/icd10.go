@@ -15,30 +15,30 @@ import (
 )
 
 func init() {
-	codesystem.RegisterFormats(clinical.format("icd10cm"), procedures.format("icd10pcs"))
+	codesystem.RegisterFormats(icd10CM.fileFormat("icd10cm"), icd10PCS.fileFormat("icd10pcs"))
 }
 
 // edition is either of the two code systems.
 type edition struct {
 	url, title string
-	dotted     bool // whether a dot follows the third character of a code
+	hasDot     bool // whether a dot follows the third character of a code
 }
 
 var (
-	clinical   = edition{"http://hl7.org/fhir/sid/icd-10-cm", "ICD-10-CM", true}
-	procedures = edition{"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false}
+	icd10CM  = edition{"http://hl7.org/fhir/sid/icd-10-cm", "ICD-10-CM", true}
+	icd10PCS = edition{"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false}
 )
 
-// format returns the file format of the edition. name is the prefix of file names.
-func (e edition) format(name string) codesystem.FileFormat {
+// fileFormat returns the file format of the edition. name is the prefix of file names.
+func (e edition) fileFormat(name string) codesystem.FileFormat {
 	return codesystem.FileFormat{
 		Name: name, Publisher: "the CMS", File: "order file", Convert: e.convert,
 		Help: "an order file of the CMS, such as\n" + name + "_order_2026.txt in its archive of code descriptions in tabular order.",
 	}
 }
 
-// line matches a line of an order file: number, code, billable flag, short name of 60 characters, long name.
-var line = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
+// orderLinePattern matches a line of an order file: number, code, billable flag, short name of 60 characters, long name.
+var orderLinePattern = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
 
 // convert converts an order file, such as icd10cm_order_2026.txt, to JSON. The parent of a code is its longest prefix
 // among the previous codes, which is a heading and not billable.
@@ -47,7 +47,7 @@ func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
 	seen, lines := make(map[string]bool), bufio.NewScanner(file)
 	for lines.Scan() {
-		parts := line.FindStringSubmatch(strings.TrimRight(lines.Text(), " \r"))
+		parts := orderLinePattern.FindStringSubmatch(strings.TrimRight(lines.Text(), " \r"))
 		if parts == nil {
 			return fmt.Errorf("line %d is not of an order file: %q", len(seen)+1, lines.Text())
 		}
@@ -70,7 +70,7 @@ func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 // appendConcept appends the concept of a line.
 func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool) []byte {
 	code, long, short := parts[1], parts[4], strings.TrimSpace(parts[3])
-	c := fhirjson.AppendString(append(dst, "\n{\"code\":"...), e.code(code))
+	c := fhirjson.AppendString(append(dst, "\n{\"code\":"...), e.formatCode(code))
 	c = fhirjson.AppendMember(c, "display", long)
 	if short != long {
 		c = append(fhirjson.AppendMember(append(c, `,"designation":[{"language":"en"`...), "value", short), "}]"...)
@@ -78,16 +78,16 @@ func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool)
 	c = fmt.Appendf(c, `,"property":[{"code":"billable","valueBoolean":%t}`, parts[2] == "1")
 	for n := len(code) - 1; n >= 3; n-- {
 		if seen[code[:n]] {
-			c = append(fhirjson.AppendMember(append(c, `,{"code":"parent"`...), "valueCode", e.code(code[:n])), '}')
+			c = append(fhirjson.AppendMember(append(c, `,{"code":"parent"`...), "valueCode", e.formatCode(code[:n])), '}')
 			break
 		}
 	}
 	return append(c, "]}"...)
 }
 
-// code returns a code in its usual notation.
-func (e edition) code(code string) string {
-	if e.dotted && len(code) > 3 {
+// formatCode returns a code in its usual notation.
+func (e edition) formatCode(code string) string {
+	if e.hasDot && len(code) > 3 {
 		return code[:3] + "." + code[3:]
 	}
 	return code

@@ -74,7 +74,7 @@ func TestConvert(t *testing.T) {
 			}
 		}
 		parents := cs.Concepts.Hierarchy.Parents(c.Number)
-		if len(parents) != 1 || string(cs.Concepts.Code(codesystem.At(parents[0]))) != tt.parent || billable != "true" {
+		if len(parents) != 1 || string(cs.Concepts.Code(codesystem.ConceptAt(parents[0]))) != tt.parent || billable != "true" {
 			t.Errorf("%s is below %v, billable %q", tt.code, parents, billable)
 		}
 	}

@@ -18,7 +18,7 @@ var countries []byte
 var subdivisions []byte
 
 //go:embed former.json.zst
-var former []byte
+var formerCountries []byte
 
 const copyright = "Codes of ISO 3166, from the npm packages iso-3166, © Titus Wormer, and i18n-iso-countries, © widdix GmbH; both MIT License"
 
@@ -42,5 +42,5 @@ var subdivisionSource = codesystem.Source{
 var formerSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-3","title":"ISO 3166-3: codes of former countries"}`,
-	System:  embeddedtable.New(former),
+	System:  embeddedtable.New(formerCountries),
 }

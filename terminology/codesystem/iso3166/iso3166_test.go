@@ -24,7 +24,7 @@ func TestSource(t *testing.T) {
 	terminologytest.WantCode(t, "urn:iso:std:iso:3166", "2018", "999", "User-assigned", "000")
 	terminologytest.WantCode(t, "urn:iso:std:iso:3166:-2", "2020", "DE-BY", "Bayern", "DE-XX")
 	terminologytest.WantCode(t, "urn:iso:std:iso:3166:-3", "2020", "DDDE", "German Democratic Republic", "DD")
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=urn:iso:std:iso:3166&code=BO&displayLanguage=de":  {`"display","valueString":"Bolivien"`},
 		"/CodeSystem/$lookup?system=urn:iso:std:iso:3166&code=NL&displayLanguage=nl":  {`"display","valueString":"Nederland"`},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/iso3166-1-N&filter=switz": {`"total":1`, `"code":"756"`},
@@ -33,20 +33,20 @@ func TestSource(t *testing.T) {
 
 // Any display of a user-assigned code is valid, because users define its meaning.
 func TestUserAssigned(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$validate-code")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	for code, want := range map[string][]string{
 		"XY": {`{"name":"result","valueBoolean":true}`, "Display_Name_Not_Fixed_use_Supplement", "Use a supplement to define displays"},
 		"CH": {`{"name":"result","valueBoolean":false}`, "Display_Name_for__should_be_one_of__instead_of"},
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", "/CodeSystem/$validate-code?url=urn:iso:std:iso:3166&display=Weird&code="+code, "")
-		fixture.WantText(t, w.Body.String(), want...)
+		fixture.WantContains(t, w.Body.String(), want...)
 	}
 }
 
 // User-assigned codes are expanded only if enumerated or filtered, but valid in every including value set.
 func TestUserAssignedNotListed(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	const iso = `"system":"urn:iso:std:iso:3166"`
 	listed := `{` + iso + `,"concept":[{"code":"XY"},{"code":"CH"}]}`
 	tests := []struct {
@@ -66,9 +66,9 @@ func TestUserAssignedNotListed(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			list := []string{`{"name":"valueSet","resource":` + fixture.ValueSet("http://x/vs", test.compose) + `}`, fixture.Brings(fixture.ValueSet("http://x/listed", `{"include":[`+listed+`]}`)), ""}
+			list := []string{`{"name":"valueSet","resource":` + fixture.ValueSet("http://x/vs", test.compose) + `}`, fixture.TxResource(fixture.ValueSet("http://x/listed", `{"include":[`+listed+`]}`)), ""}
 			list[2] = `{"name":"count","valueInteger":2000}`
-			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", fixture.Posted(list...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", fixture.ParametersOf(list...))
 			var got terminologytest.Expanded
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Expansion.Total == nil {
 				t.Fatalf("%v in %.200s", err, w.Body)
@@ -84,13 +84,13 @@ func TestUserAssignedNotListed(t *testing.T) {
 				t.Errorf("got %.300s", w.Body)
 			}
 			list[2] = `{"name":"coding","valueCoding":{` + iso + `,"code":"XY"}}`
-			w, _ = terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.Posted(list...))
-			fixture.WantText(t, w.Body.String(), fmt.Sprintf(`{"name":"result","valueBoolean":%t}`, test.isMember))
+			w, _ = terminologytest.Call(t, h, "POST", "/ValueSet/$validate-code", fixture.ParametersOf(list...))
+			fixture.WantContains(t, w.Body.String(), fmt.Sprintf(`{"name":"result","valueBoolean":%t}`, test.isMember))
 		})
 	}
 }
 
 func TestBesidePart(t *testing.T) {
-	terminologytest.WantBesidePart(t, "urn:iso:std:iso:3166", "example", "CH")
-	terminologytest.WantBesidePart(t, "urn:iso:std:iso:3166", "fragment", "CH")
+	terminologytest.WantPartialSystem(t, "urn:iso:std:iso:3166", "example", "CH")
+	terminologytest.WantPartialSystem(t, "urn:iso:std:iso:3166", "fragment", "CH")
 }

@@ -10,7 +10,7 @@ import (
 func TestSource(t *testing.T) {
 	terminologytest.WantSource(t, "iso-4217", "urn:iso:std:iso:4217", false)
 	terminologytest.WantCode(t, "urn:iso:std:iso:4217", "2026-01-01", "CHF", "Swiss Franc", "BGN")
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=urn:iso:std:iso:4217&code=JPY&property=*": {`"minor-units"`, `"valueInteger":0`, `"392"`},
 	})
 }

@@ -18,7 +18,7 @@ func init() { codesystem.Register(source) }
 
 // source is the code system.
 var source = codesystem.Source{
-	URL: "http://snomed.info/sct", Name: "SNOMED CT Global Patient Set", Version: "gps-20200930", CaseSensitive: true, Content: codesystem.StandIn,
+	URL: "http://snomed.info/sct", Name: "SNOMED CT Global Patient Set", Version: "gps-20200930", CaseSensitive: true, Content: codesystem.LookupOnly,
 	Edition:   "http://snomed.info/sct/900000000000207008", // the international edition, which the set is based on
 	Copyright: "SNOMED CT Global Patient Set (GPS) © SNOMED International, Creative Commons Attribution 4.0 International (https://creativecommons.org/licenses/by/4.0/). SNOMED CT was originally created by the College of American Pathologists. SNOMED International does not endorse this product",
 	Members:   `{"id":"snomed-gps","title":"SNOMED CT Global Patient Set (GPS), September 2020: no edition of SNOMED CT"}`,

@@ -12,7 +12,7 @@ import (
 func TestSource(t *testing.T) {
 	terminologytest.WantSource(t, "snomed-gps", "http://snomed.info/sct", false)
 	terminologytest.WantCode(t, "http://snomed.info/sct", "gps-20200930", "73211009", "Diabetes mellitus (disorder)", "138875005")
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009": {"SNOMED CT Global Patient Set", "gps-20200930"},
 		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":            {"is not here but for the SNOMED CT Global Patient Set"},
 	})
@@ -25,7 +25,7 @@ func TestSource(t *testing.T) {
 // The Global Patient Set supports lookups of single codes, but nothing that requires the hierarchy or all of SNOMED CT.
 func TestStandIn(t *testing.T) {
 	const sct = "http://snomed.info/sct"
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$subsumes?system=" + sct + "&codeA=73211009&codeB=46635009":                                                          {"could not be found"},
 		"/CodeSystem/$lookup?system=" + sct + "&code=138875005":                                                                           {"could not be found"},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                               {"is not here"},
@@ -36,7 +36,7 @@ func TestStandIn(t *testing.T) {
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/900000000000207008": {`{"name":"result","valueBoolean":true}`, "gps-20200930"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901":     {`{"name":"result","valueBoolean":false}`},
 	})
-	terminologytest.Needs(t, "/CodeSystem/$validate-code")
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/$validate-code?url="+sct+"&code=73211009&display=diabetes+mellitus", "")
 	if strings.Contains(w.Body.String(), "not checked") {
 		t.Errorf("the name without what is in brackets: %s", w.Body)
@@ -56,7 +56,7 @@ func TestStandInBesideEdition(t *testing.T) {
 			"/CodeSystem/$validate-code?url=" + sct + "&code=1":        `"version","valueString":"own"`,
 			"/ValueSet/$expand?url=" + sct + "?fhir_vs":                `"total":1`,
 		} {
-			if !terminologytest.Has(path) {
+			if !terminologytest.HasFeature(path) {
 				continue
 			}
 			w, _ := terminologytest.Call(t, h, "GET", path, "")

@@ -10,7 +10,7 @@ import (
 func TestSource(t *testing.T) {
 	terminologytest.WantSource(t, "time-zones", "https://www.iana.org/time-zones", false)
 	terminologytest.WantCode(t, "https://www.iana.org/time-zones", "2026d", "US/Eastern", "US/Eastern", "Europe/Bern")
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=https://www.iana.org/time-zones&code=US/Eastern&property=zone": {`"valueCode":"America/New_York"`},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/timezones&count=1":                     {"Africa/Abidjan"},
 	})

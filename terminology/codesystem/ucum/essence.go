@@ -12,16 +12,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
-// compressed is ucum-essence.xml, unmodified as its license requires; see SOURCE.md.
+// compressedEssence is ucum-essence.xml, unmodified as its license requires; see SOURCE.md.
 //
 //go:embed ucum-essence.xml.zst
-var compressed []byte
+var compressedEssence []byte
 
-// maxEssence is the maximum decompressed size of the data.
-const maxEssence = 1 << 20
+// maxEssenceSize is the maximum decompressed size of the data.
+const maxEssenceSize = 1 << 20
 
-// yes is the true value of flags.
-const yes = "yes"
+// flagTrue is the true value of flags.
+const flagTrue = "yes"
 
 // essence contains the prefixes and units that UCUM defines, by code.
 type essence struct {
@@ -60,9 +60,9 @@ type definition struct {
 	Number big.Rat `xml:"value,attr"`
 }
 
-// read returns the data, parsed on first use. Invalid data is a programming error, covered by a test.
-var read = sync.OnceValue(func() *essence {
-	e, err := readEssence(compressed)
+// loadEssence returns the data, parsed on first use. Invalid data is a programming error, covered by a test.
+var loadEssence = sync.OnceValue(func() *essence {
+	e, err := readEssence(compressedEssence)
 	if err != nil {
 		panic(fmt.Errorf("ucum-essence.xml: %w", err))
 	}
@@ -79,7 +79,7 @@ func readEssence(data []byte) (*essence, error) {
 		Bases    []*unit   `xml:"base-unit"`
 		Units    []*unit   `xml:"unit"`
 	}
-	d := xml.NewDecoder(io.LimitReader(bytes.NewReader(text), maxEssence))
+	d := xml.NewDecoder(io.LimitReader(bytes.NewReader(text), maxEssenceSize))
 	d.CharsetReader = func(_ string, ascii io.Reader) (io.Reader, error) { return ascii, nil }
 	if err := d.Decode(&file); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func readEssence(data []byte) (*essence, error) {
 	}
 	for _, u := range file.Bases {
 		e.units[u.Code] = u
-		u.Metric, u.measure = yes, own(u)
+		u.Metric, u.measure = flagTrue, baseMeasure(u)
 	}
 	for _, u := range file.Units {
 		e.units[u.Code] = u
@@ -103,14 +103,14 @@ func (e *essence) find(symbol string) (*prefix, *unit) {
 	if u := e.units[symbol]; u != nil {
 		return nil, u
 	}
-	return e.prefixed(symbol)
+	return e.findPrefixed(symbol)
 }
 
-// prefixed returns the prefix and the metric unit of a symbol.
-func (e *essence) prefixed(symbol string) (*prefix, *unit) {
+// findPrefixed returns the prefix and the metric unit of a symbol.
+func (e *essence) findPrefixed(symbol string) (*prefix, *unit) {
 	for n := 1; n <= 2 && n < len(symbol); n++ {
 		p, u := e.prefixes[symbol[:n]], e.units[symbol[n:]]
-		if p != nil && u != nil && u.Metric == yes {
+		if p != nil && u != nil && u.Metric == flagTrue {
 			return p, u
 		}
 	}
@@ -135,8 +135,8 @@ func (e *essence) resolveUnit(u *unit) error {
 	if u.Value.Function != nil {
 		d = *u.Value.Function
 	}
-	if u.Arbitrary == yes && d.Unit == "1" {
-		u.measure = own(u)
+	if u.Arbitrary == flagTrue && d.Unit == "1" {
+		u.measure = baseMeasure(u)
 		return nil
 	}
 	parts, err := e.parse(d.Unit)
@@ -151,7 +151,7 @@ func (e *essence) resolveUnit(u *unit) error {
 			return err
 		}
 	}
-	m, ok := measured(parts)
+	m, ok := measureOf(parts)
 	if !ok {
 		return fmt.Errorf("unit %s is too large", u.Code)
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestSource(t *testing.T) {
 	terminologytest.WantSource(t, "ucum", "http://unitsofmeasure.org", true)
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code=mg%2FdLL": {`Error processing unit 'mg/dLL': The unit 'dLL' is unknown at character 4; no translation`},
 	})
 	if got := string(terminologytest.Core(t).Capabilities().AppendJSON(nil)); !strings.Contains(got, `"code":"2.2","isDefault":true,"compositional":true}`) {
@@ -24,31 +24,31 @@ func TestSource(t *testing.T) {
 }
 
 // Value sets do not contain invalid units: $expand omits them, and $validate-code rejects them.
-func TestListedNoUnit(t *testing.T) {
+func TestListedInvalidUnit(t *testing.T) {
 	vs := fixture.ValueSet("http://x/doses", `{"include":[{"system":"http://unitsofmeasure.org","concept":[{"code":"mcg"},{"code":"ug"}]}]}`)
-	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "POST", "/ValueSet/$expand", fixture.Posted(`{"name":"valueSet","resource":`+vs+`}`))
-	fixture.WantText(t, w.Body.String(), `"total":1`, `"code":"ug"`)
+	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "POST", "/ValueSet/$expand", fixture.ParametersOf(`{"name":"valueSet","resource":`+vs+`}`))
+	fixture.WantContains(t, w.Body.String(), `"total":1`, `"code":"ug"`)
 }
 
 // A CodeSystem without concepts, such as UCUM in HL7's terminology package, does not hide the built-in one.
-func TestBehindEmpty(t *testing.T) {
-	terminologytest.Needs(t, "/CodeSystem/$validate-code")
+func TestEmptyCodeSystem(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	for _, version := range []string{"2.2", "1"} {
-		brought := fixture.Brings(fixture.VersionedSystem("http://unitsofmeasure.org", version, "not-present", ""))
-		w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.Posted(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
-		fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
+		brought := fixture.TxResource(fixture.VersionedSystem("http://unitsofmeasure.org", version, "not-present", ""))
+		w, _ := terminologytest.Call(t, h, "POST", "/CodeSystem/$validate-code", fixture.ParametersOf(`{"name":"url","valueUri":"http://unitsofmeasure.org"}`, `{"name":"code","valueCode":"mg"}`, brought))
+		fixture.WantContains(t, w.Body.String(), `{"name":"result","valueBoolean":true}`)
 	}
 }
 
 func TestBesidePart(t *testing.T) {
-	terminologytest.WantBesidePart(t, "http://unitsofmeasure.org", "example", "mg/dL")
-	terminologytest.WantBesidePart(t, "http://unitsofmeasure.org", "fragment", "mg/dL")
+	terminologytest.WantPartialSystem(t, "http://unitsofmeasure.org", "example", "mg/dL")
+	terminologytest.WantPartialSystem(t, "http://unitsofmeasure.org", "fragment", "mg/dL")
 }
 
 // HL7 defines a value set of comparable units for each unit.
 func TestValueSetOfUnit(t *testing.T) {
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mm[Hg]":                                                 {`"code":"kPa"`, "valueset-unclosed", `"url":"http://unitsofmeasure.org/vs/mm[Hg]"`},
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mg%252FdL":                                              {`"code":"g/L"`},
 		"/ValueSet/$validate-code?url=http://unitsofmeasure.org/vs/mg/dL&system=http://unitsofmeasure.org&code=t/L": {`{"name":"result","valueBoolean":true}`},
@@ -70,7 +70,7 @@ func TestReasonOfInvalidCode(t *testing.T) {
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/ucum-vitals-common&system=http://unitsofmeasure.org&code=kgXX": true,
 		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=kg":                                                        false,
 	} {
-		if !terminologytest.Has(path) {
+		if !terminologytest.HasFeature(path) {
 			continue
 		}
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
@@ -83,7 +83,7 @@ func TestReasonOfInvalidCode(t *testing.T) {
 // The name of a unit in the value set of common units is a valid display.
 func TestNameOfUnit(t *testing.T) {
 	const name = `{"name":"use","valueCoding":{"system":"http://snomed.info/sct","code":"900000000000013009","display":"Synonym"}},{"name":"value","valueString":"milligram per deciliter"}`
-	terminologytest.WantAnswers(t, map[string][]string{
+	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=http://unitsofmeasure.org&code=mg/dL":                                         {name, `{"name":"display","valueString":"mg/dL"}`, "(milligram) / (deciliter)"},
 		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=mg/dL&display=milligram%20per%20deciliter": {`{"name":"result","valueBoolean":true}`, `{"name":"display","valueString":"mg/dL"}`},
 		"/CodeSystem/$validate-code?url=http://unitsofmeasure.org&code=mg/dL&display=gram%20per%20deciliter":      {`{"name":"result","valueBoolean":false}`, "milligram per deciliter"},
@@ -93,8 +93,8 @@ func TestNameOfUnit(t *testing.T) {
 
 // The cost of a conversion depends on the length of the units: powers of a long unit cost far more than mg.
 func TestCostOfConversion(t *testing.T) {
-	terminologytest.Needs(t, "/ConceptMap/$translate")
-	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxGathered: 2_000_000})
+	terminologytest.RequireFeatures(t, "/ConceptMap/$translate")
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxVisitedCodes: 2_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}

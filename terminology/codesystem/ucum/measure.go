@@ -20,15 +20,15 @@ type measure struct {
 	value     big.Rat // value in base units
 }
 
-// own returns the measure of a unit that is not defined by other units.
-func own(u *unit) *measure {
+// baseMeasure returns the measure of a unit that is not defined by other units.
+func baseMeasure(u *unit) *measure {
 	m := &measure{dimension: dimension{u.Code: 1}}
 	m.value.SetInt64(1)
 	return m
 }
 
-// measured returns the measure of an expression, or false if its value exceeds maxBits.
-func measured(parts []part) (*measure, bool) {
+// measureOf returns the measure of an expression, or false if its value exceeds maxBits.
+func measureOf(parts []part) (*measure, bool) {
 	var f fraction
 	f.numerator.SetInt64(1)
 	f.denominator.SetInt64(1)
@@ -42,11 +42,11 @@ func measured(parts []part) (*measure, bool) {
 
 // dimensionOf returns the dimension of an expression. Special units count as their corresponding proper units (§21).
 func dimensionOf(parts []part) dimension {
-	return total(parts, func(u *unit) dimension { return u.measure.dimension })
+	return sumExponents(parts, func(u *unit) dimension { return u.measure.dimension })
 }
 
-// total returns the sum of the exponents of all units in an expression, where of returns those of a unit.
-func total(parts []part, of func(u *unit) dimension) dimension {
+// sumExponents returns the sum of the exponents of all units in an expression, where of returns those of a unit.
+func sumExponents(parts []part, of func(u *unit) dimension) dimension {
 	d := dimension{}
 	d.add(parts, 1, of)
 	maps.DeleteFunc(d, func(_ string, exponent int) bool { return exponent == 0 })
@@ -57,7 +57,7 @@ func total(parts []part, of func(u *unit) dimension) dimension {
 func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	for i := range parts {
 		p := &parts[i]
-		s := p.sign(sign)
+		s := p.exponentSign(sign)
 		d.add(p.group, s, of)
 		if p.unit != nil {
 			for code, exponent := range of(p.unit) {
@@ -67,12 +67,12 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// sign returns the sign of a factor's exponent in an expression with an exponent of the sign whole.
-func (p *part) sign(whole int) int {
-	if p.divide {
-		return -whole
+// exponentSign returns the sign of a factor's exponent in an expression with an exponent of the sign whole.
+func (p *part) exponentSign(outer int) int {
+	if p.divides {
+		return -outer
 	}
-	return whole
+	return outer
 }
 
 // String returns the canonical form of the dimension: base units sorted by code, such as g.m-3.
@@ -102,7 +102,7 @@ type fraction struct{ numerator, denominator big.Int }
 // multiply multiplies by the value of an expression, or its inverse for sign -1. It reports whether the result fits.
 func (f *fraction) multiply(parts []part, sign int) bool {
 	for i := range parts {
-		if p := &parts[i]; !f.multiplyPart(p, p.sign(sign)) {
+		if p := &parts[i]; !f.multiplyPart(p, p.exponentSign(sign)) {
 			return false
 		}
 	}
@@ -128,10 +128,10 @@ func (f *fraction) power(x *big.Rat, exponent int) bool {
 	if exponent < 0 {
 		numerator, denominator, exponent = denominator, numerator, -exponent
 	}
-	return raise(&f.numerator, numerator, exponent) && raise(&f.denominator, denominator, exponent)
+	return multiplyPower(&f.numerator, numerator, exponent) && multiplyPower(&f.denominator, denominator, exponent)
 }
 
-func raise(product, x *big.Int, exponent int) bool {
+func multiplyPower(product, x *big.Int, exponent int) bool {
 	if x.BitLen() == 1 || exponent == 0 {
 		return true
 	}
@@ -147,22 +147,22 @@ func raise(product, x *big.Int, exponent int) bool {
 // Special units have no factor: Cel to [degF] needs an offset, and pH a logarithm. Neither have eq, osm and mol: 1 mol
 // of Ca++ is 2 eq, although UCUM defines both as 1 mol (§45).
 func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok bool) {
-	a, b := expression(from.Code), expression(to.Code)
+	a, b := parseValid(from.Code), parseValid(to.Code)
 	if a == nil || b == nil || !maps.Equal(dimensionOf(a), dimensionOf(b)) {
 		return "", false, false
 	}
-	s, t := special(a), special(b)
+	s, t := specialUnit(a), specialUnit(b)
 	if s != t {
-		return "", false, s != mixed && t != mixed
+		return "", false, s != mixedSpecialUnit && t != mixedSpecialUnit
 	}
-	if s == mixed {
+	if s == mixedSpecialUnit {
 		return "", false, false
 	}
 	if !maps.Equal(particlesOf(a), particlesOf(b)) {
 		return "", false, true
 	}
-	x, xOK := measured(a)
-	y, yOK := measured(b)
+	x, xOK := measureOf(a)
+	y, yOK := measureOf(b)
 	if !xOK || !yOK {
 		return "", false, false
 	}
@@ -172,7 +172,7 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 
 // particlesOf returns the exponents of the units that count particles of a substance, eq and osm.
 func particlesOf(parts []part) dimension {
-	return total(parts, func(u *unit) dimension {
+	return sumExponents(parts, func(u *unit) dimension {
 		if u.Code == "eq" || u.Code == "osm" {
 			return dimension{u.Code: 1}
 		}
@@ -180,44 +180,44 @@ func particlesOf(parts []part) dimension {
 	})
 }
 
-// mixed represents a product of a special unit and other factors, which is meaningless (UCUM §22).
-var mixed = &unit{}
+// mixedSpecialUnit represents a product of a special unit and other factors, which is meaningless (UCUM §22).
+var mixedSpecialUnit = &unit{}
 
-// special returns the special unit of an expression, mixed if it has other factors, or nil if it has no special unit.
-func special(parts []part) (found *unit) {
-	others := 0
+// specialUnit returns the special unit of an expression, mixed if it has other factors, or nil if it has no special unit.
+func specialUnit(parts []part) (found *unit) {
+	hasOtherFactors := 0
 	for i := range parts {
 		p := &parts[i]
-		switch u := p.special(); {
+		switch u := p.specialUnit(); {
 		case u == nil:
-			others += min(1, p.exponent+len(p.number)+len(p.group))
-		case found != nil, p.divide, p.unit != nil && p.exponent != 1:
-			return mixed
+			hasOtherFactors += min(1, p.exponent+len(p.number)+len(p.group))
+		case found != nil, p.divides, p.unit != nil && p.exponent != 1:
+			return mixedSpecialUnit
 		default:
 			found = u
 		}
 	}
-	if found != nil && others > 0 {
-		return mixed
+	if found != nil && hasOtherFactors > 0 {
+		return mixedSpecialUnit
 	}
 	return found
 }
 
-// special returns the special unit of a factor, or nil.
-func (p *part) special() *unit {
-	if p.unit != nil && p.unit.Special == yes {
+// specialUnit returns the special unit of a factor, or nil.
+func (p *part) specialUnit() *unit {
+	if p.unit != nil && p.unit.Special == flagTrue {
 		return p.unit
 	}
-	return special(p.group)
+	return specialUnit(p.group)
 }
 
 // FHIR requires 18 significant digits of a decimal. The precision in bits is more than sufficient for rounding.
 const (
-	significant = 18
-	precision   = 256
+	significantDigits = 18
+	precisionBits     = 256
 )
 
 // decimal formats a number with 18 significant digits, exactly if possible.
 func decimal(r *big.Rat) string {
-	return new(big.Float).SetPrec(precision).SetRat(r).Text('g', significant)
+	return new(big.Float).SetPrec(precisionBits).SetRat(r).Text('g', significantDigits)
 }

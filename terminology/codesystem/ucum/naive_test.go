@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// naive evaluates expressions by repeatedly splitting strings. It shares only the data with the package.
-type naive struct {
+// naiveEvaluator evaluates expressions by repeatedly splitting strings. It shares only the data with the package.
+type naiveEvaluator struct {
 	prefixes map[string]float64
 	metric   map[string]bool
 	defined  map[string]string // number and unit by unit; only a number for base units
@@ -48,9 +48,9 @@ var (
 	unitOf        = regexp.MustCompile(` Unit="([^"]+)"`)
 )
 
-func newNaive(t testing.TB) *naive {
+func newNaiveEvaluator(t testing.TB) *naiveEvaluator {
 	t.Helper()
-	r, err := zstd.NewReader(bytes.NewReader(compressed))
+	r, err := zstd.NewReader(bytes.NewReader(compressedEssence))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func newNaive(t testing.TB) *naive {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &naive{prefixes: map[string]float64{}, metric: map[string]bool{}, defined: map[string]string{}, known: map[string]naiveValue{}, axes: map[string]int{}}
+	n := &naiveEvaluator{prefixes: map[string]float64{}, metric: map[string]bool{}, defined: map[string]string{}, known: map[string]naiveValue{}, axes: map[string]int{}}
 	for _, m := range prefixElement.FindAllStringSubmatch(string(data), -1) {
 		n.prefixes[m[1]] = log10(m[2])
 	}
@@ -92,13 +92,13 @@ func log10(number string) float64 {
 }
 
 // eval returns the value of a code, or false if it is invalid.
-func (n *naive) eval(s string) (naiveValue, bool) {
+func (n *naiveEvaluator) eval(s string) (naiveValue, bool) {
 	v, ok := n.expression(s)
 	return v, ok && n.hasCanonical(v)
 }
 
 // hasCanonical reports whether the canonical form of a value is within the limits of codes.
-func (n *naive) hasCanonical(v naiveValue) bool {
+func (n *naiveEvaluator) hasCanonical(v naiveValue) bool {
 	var units []string
 	for unit, axis := range n.axes {
 		switch e := v.exponents[axis]; {
@@ -114,7 +114,7 @@ func (n *naive) hasCanonical(v naiveValue) bool {
 }
 
 // expression returns the value of an expression, or false if it is invalid.
-func (n *naive) expression(s string) (naiveValue, bool) {
+func (n *naiveEvaluator) expression(s string) (naiveValue, bool) {
 	if len(s) > maxLength {
 		return naiveValue{}, false
 	}
@@ -125,7 +125,7 @@ func (n *naive) expression(s string) (naiveValue, bool) {
 }
 
 // product splits at the last operator outside all brackets.
-func (n *naive) product(s string, depth int) (naiveValue, bool) {
+func (n *naiveEvaluator) product(s string, depth int) (naiveValue, bool) {
 	at, open, until := -1, 0, byte(0)
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -156,7 +156,7 @@ func (n *naive) product(s string, depth int) (naiveValue, bool) {
 	return left.times(right, 1), leftOK && rightOK
 }
 
-func (n *naive) component(s string, depth int) (naiveValue, bool) {
+func (n *naiveEvaluator) component(s string, depth int) (naiveValue, bool) {
 	annotated := false
 	for strings.HasSuffix(s, "}") {
 		at := strings.LastIndexByte(s, '{')
@@ -179,7 +179,7 @@ func (n *naive) component(s string, depth int) (naiveValue, bool) {
 	return n.power(s)
 }
 
-func (n *naive) power(s string) (naiveValue, bool) {
+func (n *naiveEvaluator) power(s string) (naiveValue, bool) {
 	symbol, exponent := strings.TrimRight(s, "0123456789"), 1
 	if digits := s[len(symbol):]; digits != "" {
 		signed := symbol
@@ -196,7 +196,7 @@ func (n *naive) power(s string) (naiveValue, bool) {
 	return naiveValue{}.times(v, exponent), ok
 }
 
-func (n *naive) unit(symbol string) (naiveValue, bool) {
+func (n *naiveEvaluator) unit(symbol string) (naiveValue, bool) {
 	if v, ok := n.known[symbol]; ok {
 		return v, true
 	}
@@ -229,12 +229,12 @@ const generated = 100_000
 // generator generates expressions.
 type generator struct {
 	*rand.Rand
-	naive           *naive
+	naive           *naiveEvaluator
 	units, prefixes []string
 }
 
 func newGenerator(t testing.TB) *generator {
-	n := newNaive(t)
+	n := newNaiveEvaluator(t)
 	return &generator{
 		Rand: rand.New(rand.NewPCG(25, 11)), naive: n,
 		units: slices.Sorted(maps.Keys(n.defined)), prefixes: slices.Sorted(maps.Keys(n.prefixes)),
@@ -292,7 +292,7 @@ func TestGenerated(t *testing.T) {
 	for range generated {
 		s := g.expression()
 		want, ok := g.naive.eval(s)
-		m, fits := measured(expression([]byte(s)))
+		m, fits := measureOf(parseValid([]byte(s)))
 		if !ok || !fits {
 			t.Fatalf("%s: valid %t, has a value %t, refused %q", s, ok, fits, system{}.InvalidReason([]byte(s)))
 		}

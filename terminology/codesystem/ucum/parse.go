@@ -17,7 +17,7 @@ const (
 // part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation. An annotation
 // sets none of these fields and counts as 1.
 type part struct {
-	divide   bool
+	divides  bool
 	prefix   *prefix
 	unit     *unit
 	exponent int
@@ -27,16 +27,16 @@ type part struct {
 
 // parser parses an expression.
 type parser struct {
-	essence *essence
-	code    string
-	at      int
-	depth   int
+	essence  *essence
+	code     string
+	position int
+	depth    int
 }
 
 // parse returns the factors and the dimension of a code, or an error. The canonical form of a code must be a valid code
 // too, so the same limits apply to it.
 func parse(code string) ([]part, dimension, error) {
-	parts, err := read().parse(code)
+	parts, err := loadEssence().parse(code)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,32 +62,32 @@ func (e *essence) parse(code string) ([]part, error) {
 	p := parser{essence: e, code: code}
 	divide := p.peek() == '/'
 	if divide {
-		p.at++
+		p.position++
 	}
 	parts, err := p.term(divide)
-	if err == nil && p.at < len(code) {
-		err = p.unexpected()
+	if err == nil && p.position < len(code) {
+		err = p.newUnexpectedError()
 	}
 	return parts, err
 }
 
 // peek returns the next byte, or 0 at the end; 0 is in no valid code.
 func (p *parser) peek() byte {
-	if p.at == len(p.code) {
+	if p.position == len(p.code) {
 		return 0
 	}
-	return p.code[p.at]
+	return p.code[p.position]
 }
 
 // column returns the position of a byte in characters, counted from 1.
 func (p *parser) column(at int) int { return utf8.RuneCountInString(p.code[:at]) + 1 }
 
-func (p *parser) unexpected() error {
-	if p.at == len(p.code) {
-		return fmt.Errorf("unexpected end at character %d", p.column(p.at))
+func (p *parser) newUnexpectedError() error {
+	if p.position == len(p.code) {
+		return fmt.Errorf("unexpected end at character %d", p.column(p.position))
 	}
-	r, _ := utf8.DecodeRuneInString(p.code[p.at:])
-	return fmt.Errorf("unexpected %q at character %d", r, p.column(p.at))
+	r, _ := utf8.DecodeRuneInString(p.code[p.position:])
+	return fmt.Errorf("unexpected %q at character %d", r, p.column(p.position))
 }
 
 // term parses components separated by operators. divide reports whether a leading division operator was read.
@@ -98,7 +98,7 @@ func (p *parser) term(divide bool) ([]part, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.divide = divide
+		c.divides = divide
 		parts = append(parts, c)
 		for p.peek() == '{' {
 			if err := p.annotation(); err != nil {
@@ -109,7 +109,7 @@ func (p *parser) term(divide bool) ([]part, error) {
 		if divide = p.peek() == '/'; !divide && p.peek() != '.' {
 			return parts, nil
 		}
-		p.at++
+		p.position++
 	}
 }
 
@@ -119,64 +119,64 @@ func (p *parser) component() (part, error) {
 		return part{}, p.annotation()
 	case c == '(':
 		return p.parenthesis()
-	case strings.HasPrefix(p.code[p.at:], "10*"), strings.HasPrefix(p.code[p.at:], "10^"):
-		start := p.at
-		p.at += len("10*")
-		return p.powered(p.code[start:p.at], start)
+	case strings.HasPrefix(p.code[p.position:], "10*"), strings.HasPrefix(p.code[p.position:], "10^"):
+		start := p.position
+		p.position += len("10*")
+		return p.unitWithExponent(p.code[start:p.position], start)
 	case isDigit(c):
 		return p.number()
 	case c == '[', isSymbol(c):
-		start := p.at
+		start := p.position
 		symbol, err := p.symbol()
 		if err != nil {
 			return part{}, err
 		}
-		return p.powered(symbol, start)
+		return p.unitWithExponent(symbol, start)
 	}
-	return part{}, p.unexpected()
+	return part{}, p.newUnexpectedError()
 }
 
 // annotation skips an annotation, which has no meaning.
 func (p *parser) annotation() error {
-	start := p.at
-	for p.at++; p.peek() != '}'; p.at++ {
-		if c := p.peek(); c == 0 && p.at == len(p.code) {
-			return p.unclosed(start)
+	start := p.position
+	for p.position++; p.peek() != '}'; p.position++ {
+		if c := p.peek(); c == 0 && p.position == len(p.code) {
+			return p.newUnclosedError(start)
 		} else if c < ' ' || c > '~' || c == '{' {
-			return p.unexpected()
+			return p.newUnexpectedError()
 		}
 	}
-	p.at++
+	p.position++
 	return nil
 }
 
-func (p *parser) unclosed(start int) error {
+func (p *parser) newUnclosedError(start int) error {
 	return fmt.Errorf("nothing closes %q at character %d", p.code[start], p.column(start))
 }
 
 func (p *parser) parenthesis() (part, error) {
-	start := p.at
+	start := p.position
 	if p.depth++; p.depth > maxDepth {
 		return part{}, fmt.Errorf("more than %d parentheses in each other at character %d", maxDepth, p.column(start))
 	}
-	p.at++
+	p.position++
 	group, err := p.term(false)
 	switch {
 	case err != nil:
 		return part{}, err
-	case p.at == len(p.code):
-		return part{}, p.unclosed(start)
+	case p.position == len(p.code):
+		return part{}, p.newUnclosedError(start)
 	case p.peek() != ')':
-		return part{}, p.unexpected()
+		return part{}, p.newUnexpectedError()
 	}
 	p.depth--
-	p.at++
+	p.position++
 	return part{group: group}, nil
 }
 
 // number parses a numeric factor, which must be positive (§8).
 func (p *parser) number() (part, error) {
-	start := p.at
+	start := p.position
 	digits := p.digits()
 	if strings.Trim(digits, "0") == "" {
 		return part{}, fmt.Errorf("the number at character %d is not positive", p.column(start))
@@ -185,34 +185,34 @@ func (p *parser) number() (part, error) {
 }
 
 func (p *parser) digits() string {
-	start := p.at
+	start := p.position
 	for isDigit(p.peek()) {
-		p.at++
+		p.position++
 	}
-	return p.code[start:p.at]
+	return p.code[start:p.position]
 }
 
 // symbol parses a unit with its prefix. Brackets may contain characters that symbols cannot: B[10.nV].
 func (p *parser) symbol() (string, error) {
-	start := p.at
+	start := p.position
 	for {
 		switch c := p.peek(); {
 		case c == '[':
-			end := strings.IndexByte(p.code[p.at:], ']')
+			end := strings.IndexByte(p.code[p.position:], ']')
 			if end < 0 {
-				return "", p.unclosed(p.at)
+				return "", p.newUnclosedError(p.position)
 			}
-			p.at += end + 1
+			p.position += end + 1
 		case isSymbol(c):
-			p.at++
+			p.position++
 		default:
-			return p.code[start:p.at], nil
+			return p.code[start:p.position], nil
 		}
 	}
 }
 
-// powered returns the unit of a symbol with its optional exponent.
-func (p *parser) powered(symbol string, start int) (part, error) {
+// unitWithExponent returns the unit of a symbol with its optional exponent.
+func (p *parser) unitWithExponent(symbol string, start int) (part, error) {
 	prefix, unit := p.essence.find(symbol)
 	if unit == nil {
 		return part{}, fmt.Errorf("the unit '%s' is unknown at character %d", symbol, p.column(start))
@@ -223,18 +223,18 @@ func (p *parser) powered(symbol string, start int) (part, error) {
 
 // exponent parses an exponent; the default is 1.
 func (p *parser) exponent() (int, error) {
-	start, sign := p.at, 1
+	start, sign := p.position, 1
 	switch p.peek() {
 	case '-':
 		sign = -1
-		p.at++
+		p.position++
 	case '+':
-		p.at++
+		p.position++
 	}
 	digits := p.digits()
 	if digits == "" {
-		if p.at > start {
-			return 0, p.unexpected()
+		if p.position > start {
+			return 0, p.newUnexpectedError()
 		}
 		return 1, nil
 	}

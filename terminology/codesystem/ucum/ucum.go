@@ -14,8 +14,8 @@ func init() { codesystem.Register(source) }
 
 // source is the code system.
 var source = codesystem.Source{
-	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{}, ReasonIssue: true,
-	Common: "http://hl7.org/fhir/ValueSet/ucum-common", ByValue: properties[propertyComparable].Code,
+	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{}, ReportsReason: true,
+	CommonCodes: "http://hl7.org/fhir/ValueSet/ucum-common", ValueSetProperty: properties[propertyComparable].Code,
 	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +
 		"Licensed under the UCUM License, Version 1.0 (https://ucum.org/license), without warranties or conditions of any kind.",
 	Members: `{"id":"ucum","title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
@@ -30,8 +30,8 @@ var source = codesystem.Source{
 // system implements [codesystem.System] and optional interfaces.
 type system struct{}
 
-// expression returns the factors of a code, or nil if it is invalid.
-func expression(code []byte) []part {
+// parseValid returns the factors of a code, or nil if it is invalid.
+func parseValid(code []byte) []part {
 	parts, _, err := parse(string(code))
 	if err != nil {
 		return nil
@@ -41,7 +41,7 @@ func expression(code []byte) []part {
 
 // Locate returns the concept of an expression.
 func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
-	if expression(code) == nil {
+	if parseValid(code) == nil {
 		return c, false
 	}
 	return codesystem.Concept{Code: bytes.Clone(code)}, true
@@ -66,9 +66,9 @@ func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem
 
 // AppendTexts appends the display of a concept and the expression in words.
 func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
-	text := codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: c.Code, Display: true}
+	text := codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: c.Code, IsDisplay: true}
 	dst = append(dst, text)
-	text.Value, text.Display = []byte(describe(expression(c.Code))), false
+	text.Value, text.IsDisplay = []byte(describe(parseValid(c.Code))), false
 	return append(dst, text)
 }
 
@@ -90,18 +90,18 @@ func (system) Properties() []codesystem.Property { return properties }
 
 // Values calls visit with the value of a property, if present.
 func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
-	if text := valueOf(dimensionOf(expression(c.Code)), property); text != "" {
+	if text := propertyValue(dimensionOf(parseValid(c.Code)), property); text != "" {
 		visit([]byte(text))
 	}
 }
 
-func valueOf(d dimension, property int) string {
+func propertyValue(d dimension, property int) string {
 	if property != propertyProperty {
 		return d.String()
 	}
 	for code, exponent := range d {
-		if len(d) == 1 && exponent == 1 && read().units[code].Arbitrary != yes {
-			return read().units[code].Property
+		if len(d) == 1 && exponent == 1 && loadEssence().units[code].Arbitrary != flagTrue {
+			return loadEssence().units[code].Property
 		}
 	}
 	return ""
@@ -110,17 +110,17 @@ func valueOf(d dimension, property int) string {
 // FilterValue returns the value of a filter; an expression is replaced by its canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	if property == propertyProperty {
-		return value, measurable(value)
+		return value, checkMeasurable(value)
 	}
 	_, d, err := parse(value)
 	return d.String(), err
 }
 
-// measurable returns an error unless value is the quantity of a base unit.
-func measurable(value string) error {
+// checkMeasurable returns an error unless value is the quantity of a base unit.
+func checkMeasurable(value string) error {
 	var names []string
-	for code, u := range read().units {
-		if u.measure.dimension[code] != 0 && u.Arbitrary != yes {
+	for code, u := range loadEssence().units {
+		if u.measure.dimension[code] != 0 && u.Arbitrary != flagTrue {
 			names = append(names, u.Property)
 		}
 	}
@@ -137,14 +137,14 @@ func (s system) Explain(c codesystem.Concept, property int, op, value string) st
 	if property == propertyProperty || op != "=" || err != nil {
 		return ""
 	}
-	return fmt.Sprintf("Code %s has canonical form %s, not %s as required", c.Code, dimensionOf(expression(c.Code)), canonical)
+	return fmt.Sprintf("Code %s has canonical form %s, not %s as required", c.Code, dimensionOf(parseValid(c.Code)), canonical)
 }
 
 // AppendValues appends the values of all properties except comparable, which is only for filters.
 func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
-	d := dimensionOf(expression(c.Code))
+	d := dimensionOf(parseValid(c.Code))
 	dst = append(dst, codesystem.Value{Property: &properties[propertyCanonical], Text: []byte(d.String()), Member: "valueCode"})
-	if text := valueOf(d, propertyProperty); text != "" {
+	if text := propertyValue(d, propertyProperty); text != "" {
 		dst = append(dst, codesystem.Value{Property: &properties[propertyProperty], Text: []byte(text), Member: "valueString"})
 	}
 	return dst
@@ -153,7 +153,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 var (
 	_ codesystem.System        = system{}
 	_ codesystem.CodeExplainer = system{}
-	_ codesystem.Filters       = system{}
+	_ codesystem.Filterable    = system{}
 	_ codesystem.FilterReader  = system{}
 	_ codesystem.Converter     = system{}
 )
@@ -164,9 +164,9 @@ func describe(parts []part) string {
 	for i := range parts {
 		p := &parts[i]
 		switch {
-		case p.divide && i == 0:
+		case p.divides && i == 0:
 			b.WriteString("/ ")
-		case p.divide:
+		case p.divides:
 			b.WriteString(" / ")
 		case i > 0:
 			b.WriteString(" * ")

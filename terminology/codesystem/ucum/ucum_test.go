@@ -43,7 +43,7 @@ func describeAll(code string) string {
 	c, _ := system{}.Locate([]byte(code))
 	var b strings.Builder
 	for _, text := range (system{}).AppendTexts(nil, c) {
-		fmt.Fprintf(&b, "%s %t | ", text.Value, text.Display)
+		fmt.Fprintf(&b, "%s %t | ", text.Value, text.IsDisplay)
 	}
 	for _, v := range (system{}).AppendValues(nil, c) {
 		fmt.Fprintf(&b, "%s %s %s ", v.Property.Code, v.Member, v.Text)
@@ -147,7 +147,7 @@ func TestConvert(t *testing.T) {
 
 // The data is read completely, and no symbol is ambiguous.
 func TestEssence(t *testing.T) {
-	e := read()
+	e := loadEssence()
 	if len(e.units) != 312 || len(e.prefixes) != 24 {
 		t.Errorf("%d units, %d prefixes", len(e.units), len(e.prefixes))
 	}
@@ -155,7 +155,7 @@ func TestEssence(t *testing.T) {
 		if len(u.Names) == 0 || u.Property == "" || u.measure == nil {
 			t.Errorf("%s lacks something", code)
 		}
-		if p, of := e.prefixed(code); p != nil {
+		if p, of := e.findPrefixed(code); p != nil {
 			t.Errorf("%s is %s with a prefix, too", code, of.Code)
 		}
 	}
@@ -190,7 +190,7 @@ func TestFunctional(t *testing.T) {
 				}
 			}
 		case "display":
-			if got, want := describe(expression([]byte(args[0]))), strings.Join(args[1:], " "); !strings.EqualFold(got, want) {
+			if got, want := describe(parseValid([]byte(args[0]))), strings.Join(args[1:], " "); !strings.EqualFold(got, want) {
 				t.Errorf("%s: got %s, want %s", args[0], got, want)
 			}
 		case "convert":
@@ -207,8 +207,8 @@ func TestFunctional(t *testing.T) {
 // checkValue compares a converted product of values with the expected value, to the precision of the latter.
 func checkValue(t *testing.T, values, from, to, want string) {
 	t.Helper()
-	a, _ := measured(expression([]byte(from)))
-	b, _ := measured(expression([]byte(to)))
+	a, _ := measureOf(parseValid([]byte(from)))
+	b, _ := measureOf(parseValid([]byte(to)))
 	got := new(big.Rat).Quo(&a.value, &b.value)
 	for v := range strings.SplitSeq(values, "*") {
 		x, _ := new(big.Rat).SetString(v)

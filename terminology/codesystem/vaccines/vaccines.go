@@ -19,8 +19,8 @@ var manufacturers []byte
 
 const copyright = "Codes of the Centers for Disease Control and Prevention, public domain; as in HL7 FHIR R4, CC0"
 
-// ends is the description of both code systems.
-const ends = "This list ends in 2009 and has nothing that the CDC has added since, such as the vaccines against COVID-19. " +
+// descriptionText is the description of both code systems.
+const descriptionText = "This list ends in 2009 and has nothing that the CDC has added since, such as the vaccines against COVID-19. " +
 	"To replace it, load the CDC's current list as a CodeSystem of this url with content complete."
 
 func init() { codesystem.Register(source, manufacturerSource) }
@@ -28,13 +28,13 @@ func init() { codesystem.Register(source, manufacturerSource) }
 // source is CVX up to code 122 of 2009, because R4 has no later codes.
 var source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
-	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + ends + `"}`,
+	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + descriptionText + `"}`,
 	System:  embeddedtable.New(vaccines),
 }
 
 // manufacturerSource is MVX as of 2009.
 var manufacturerSource = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
-	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009","description":"` + ends + `"}`,
+	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009","description":"` + descriptionText + `"}`,
 	System:  embeddedtable.New(manufacturers),
 }

@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// bundles are the input files, relative to the folder of the package.
-var bundles = []string{"dist/fhir/r4/profiles-types.json", "dist/fhir/r4/profiles-resources.json"}
+// bundleFiles are the input files, relative to the folder of the package.
+var bundleFiles = []string{"dist/fhir/r4/profiles-types.json", "dist/fhir/r4/profiles-resources.json"}
 
-// resources are the resource types that a terminology service reads or returns. The types of their elements are added
+// resourceTypes are the resource types that a terminology service reads or returns. The types of their elements are added
 // automatically.
-var resources = []string{
+var resourceTypes = []string{
 	"Bundle", "CapabilityStatement", "CodeSystem", "ConceptMap", "OperationOutcome", "Parameters", "StructureDefinition",
 	"TerminologyCapabilities", "ValueSet",
 }
 
-// additions are elements of Meta in the package that R4 lacks.
-var additions = []string{"project", "author", "onBehalfOf", "account", "accounts", "compartment"}
+// addedElements are elements of Meta in the package that R4 lacks.
+var addedElements = []string{"project", "author", "onBehalfOf", "account", "accounts", "compartment"}
 
 func main() {
 	log.SetFlags(0)
@@ -54,12 +54,12 @@ type element struct {
 // generate reads the package in folder and writes the file out.
 func generate(folder, out string) error {
 	t := &table{structures: make(map[string]structure), lines: make(map[string]string)}
-	for _, name := range bundles {
+	for _, name := range bundleFiles {
 		if err := t.load(filepath.Join(folder, name)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for _, resource := range resources {
+	for _, resource := range resourceTypes {
 		t.add(resource)
 	}
 	var lines bytes.Buffer
@@ -106,16 +106,16 @@ func (t *table) add(name string) {
 	root, _, _ := strings.Cut(name, ".")
 	line := name
 	for _, e := range t.structures[root].Snapshot.Element {
-		called, within := strings.CutPrefix(e.Path, name+".")
-		if within && !strings.Contains(called, ".") && (name != "Meta" || !slices.Contains(additions, called)) {
-			line += t.elements(&e, called)
+		typeName, within := strings.CutPrefix(e.Path, name+".")
+		if within && !strings.Contains(typeName, ".") && (name != "Meta" || !slices.Contains(addedElements, typeName)) {
+			line += t.elementEntry(&e, typeName)
 		}
 	}
 	t.lines[name] = line
 }
 
-// elements returns the entry of an element in a line: one name, or a name for each type of a choice.
-func (t *table) elements(e *element, name string) (text string) {
+// elementEntry returns the entry of an element in a line: one name, or a name for each type of a choice.
+func (t *table) elementEntry(e *element, name string) (text string) {
 	star := ""
 	if e.Max != "1" && e.Max != "0" {
 		star = "*"
@@ -128,13 +128,13 @@ func (t *table) elements(e *element, name string) (text string) {
 		}
 	}
 	for _, kind := range slices.Compact(kinds) {
-		called := strings.Replace(name, "[x]", strings.ToUpper(kind[:1])+kind[1:], 1)
+		typeName := strings.Replace(name, "[x]", strings.ToUpper(kind[:1])+kind[1:], 1)
 		switch kind {
 		case "BackboneElement", "Element":
 			kind = e.Path
 		}
 		t.add(kind)
-		text += " " + called + star + ":" + short(kind)
+		text += " " + typeName + star + ":" + jsonType(kind)
 	}
 	return text
 }
@@ -144,8 +144,8 @@ func isPrimitive(kind string) bool {
 	return strings.Contains(kind, "/") || 'a' <= kind[0] && kind[0] <= 'z'
 }
 
-// short returns the JSON type of a primitive type, and other types unchanged.
-func short(kind string) string {
+// jsonType returns the JSON type of a primitive type, and other types unchanged.
+func jsonType(kind string) string {
 	switch kind {
 	case "boolean", "xhtml":
 		return kind

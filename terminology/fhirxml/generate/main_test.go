@@ -27,11 +27,11 @@ Coding id:string userSelected:boolean
 `
 
 func TestGenerate(t *testing.T) {
-	defer func(all []string) { resources = all }(resources)
-	resources = []string{"Parameters"}
+	defer func(all []string) { resourceTypes = all }(resourceTypes)
+	resourceTypes = []string{"Parameters"}
 	folder := t.TempDir()
 	for i, content := range []string{typesBundle, resourcesBundle} {
-		name := filepath.Join(folder, bundles[i])
+		name := filepath.Join(folder, bundleFiles[i])
 		fixture.WriteFile(t, name, []byte(content))
 	}
 	out := filepath.Join(folder, "out.txt")

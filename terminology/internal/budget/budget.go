@@ -17,26 +17,26 @@ import (
 // periodically, so that work stops when the client disconnects.
 type Budget struct {
 	context.Context
-	limit int
-	turn  func(ctx context.Context) (leave func(), err error) // acquires a slot for costly work; nil means unlimited slots
-	leave func()                                              // releases the slot; nil if none is held
+	limit   int
+	acquire func(ctx context.Context) (release func(), err error) // acquires a slot for costly work; nil means unlimited slots
+	release func()                                                // releases the slot; nil if none is held
 
-	spent int
-	next  int // value of spent at the next check of the context
+	spent     int
+	nextCheck int // value of spent at the next check of the context
 }
 
-// stretch is the number of steps, a few milliseconds, between checks of the context and before a request needs a slot.
-const stretch = 50_000
+// stepsPerCheck is the number of steps, a few milliseconds, between checks of the context and before a request needs a slot.
+const stepsPerCheck = 50_000
 
-// ErrSpent is wrapped by the error of a request that has exceeded its budget.
-var ErrSpent = errors.New("too costly")
+// ErrExceeded is wrapped by the error of a request that has exceeded its budget.
+var ErrExceeded = errors.New("too costly")
 
 // ErrBusy is wrapped by the error, with status 503, of a costly request that got no slot.
 var ErrBusy = errors.New("too many costly requests")
 
 // New returns a budget of limit steps. turn acquires a slot for costly work; nil means unlimited slots.
-func New(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) Budget {
-	return Budget{Context: ctx, limit: limit, turn: turn}
+func New(ctx context.Context, limit int, acquire func(ctx context.Context) (release func(), err error)) Budget {
+	return Budget{Context: ctx, limit: limit, acquire: acquire}
 }
 
 type budgetKey struct{}
@@ -49,8 +49,8 @@ func (b *Budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// Of returns the budget of the context, or a new one with the given limit.
-func Of(ctx context.Context, limit int) *Budget {
+// FromContext returns the budget of the context, or a new one with the given limit.
+func FromContext(ctx context.Context, limit int) *Budget {
 	if b, ok := ctx.Value(budgetKey{}).(*Budget); ok {
 		return b
 	}
@@ -63,31 +63,31 @@ func (b *Budget) Charge(n int) error {
 	if b == nil {
 		return nil
 	}
-	if b.spent += n; b.spent < b.next {
+	if b.spent += n; b.spent < b.nextCheck {
 		return nil
 	}
 	if b.spent > b.limit {
-		return &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly", Err: ErrSpent,
+		return &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly", Err: ErrExceeded,
 			Text: fmt.Sprintf("the operation gathers or looks at more than %d codes or texts; ask for less at once", b.limit)}
 	}
 	if err := b.Context.Err(); err != nil {
 		return err
 	}
-	if b.spent > stretch {
+	if b.spent > stepsPerCheck {
 		if err := b.AcquireSlot(); err != nil {
 			return err
 		}
 	}
-	b.next = min(b.spent+stretch, b.limit+1)
+	b.nextCheck = min(b.spent+stepsPerCheck, b.limit+1)
 	return nil
 }
 
 // AcquireSlot acquires a slot unless the request already has one.
 func (b *Budget) AcquireSlot() (err error) {
-	if b == nil || b.turn == nil || b.leave != nil {
+	if b == nil || b.acquire == nil || b.release != nil {
 		return nil
 	}
-	if b.leave, err = b.turn(b.Context); err == nil || b.Context.Err() != nil {
+	if b.release, err = b.acquire(b.Context); err == nil || b.Context.Err() != nil {
 		return err
 	}
 	return &outcome.Error{Status: http.StatusServiceUnavailable, Code: "throttled", Err: errors.Join(ErrBusy, err),
@@ -96,18 +96,18 @@ func (b *Budget) AcquireSlot() (err error) {
 
 // ReleaseSlot releases the slot while the request waits for a definition or for the client to read the response.
 func (b *Budget) ReleaseSlot() {
-	if b == nil || b.leave == nil {
+	if b == nil || b.release == nil {
 		return
 	}
-	b.leave()
-	b.leave, b.next = nil, 0
+	b.release()
+	b.release, b.nextCheck = nil, 0
 }
 
-// Read charges for reading n bytes of a resource.
-func (b *Budget) Read(n int) error { return b.Charge(n / ReadBytes) }
+// ChargeRead charges for reading n bytes of a resource.
+func (b *Budget) ChargeRead(n int) error { return b.Charge(n / ReadBytesPerStep) }
 
-// Compare charges for comparing texts with a display.
-func (b *Budget) Compare(texts []codesystem.Text) error {
+// ChargeCompare charges for comparing texts with a display.
+func (b *Budget) ChargeCompare(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
 		cost += 4 + len(texts[i].Value)/4
@@ -115,16 +115,16 @@ func (b *Budget) Compare(texts []codesystem.Text) error {
 	return b.Charge(cost)
 }
 
-// ReadBytes is the number of bytes of a resource read in one step.
-const ReadBytes = 16
+// ReadBytesPerStep is the number of bytes of a resource read in one step.
+const ReadBytesPerStep = 16
 
 // IsCostly reports whether the request has a slot or will need one.
-func (b *Budget) IsCostly() bool { return b != nil && b.spent > stretch }
+func (b *Budget) IsCostly() bool { return b != nil && b.spent > stepsPerCheck }
 
 // IsRequestSpecific reports whether an error concerns only this request, and not others that wait for the same result.
 func IsRequestSpecific(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }
 
-// PlainBytes is the number of bytes examined in one step.
-const PlainBytes = 32
+// PlainBytesPerStep is the number of bytes examined in one step.
+const PlainBytesPerStep = 32

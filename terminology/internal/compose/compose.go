@@ -16,23 +16,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set or, with a probe, finds the
+// Evaluator evaluates Evaluate.compose (R4 §4.9.5). It lists the codes of a value set or, with a probe, finds the
 // includes with one code.
 type Evaluator struct {
-	library *definitions.Set
-	rules   *Rules
-	budget  *budget.Budget
-	Probe   *Probe                  // nil: list all codes
-	Path    []*definitions.ValueSet // value sets being evaluated; each imports the next
-	done    map[*definitions.ValueSet]*CodeList
-	used    *CodeList            // definitions used by the last value set in Path
-	among   *[]definitions.Entry // while evaluating excludes: entries to exclude from
-	filters filters
+	definitions *definitions.Set
+	rules       *Rules
+	budget      *budget.Budget
+	Probe       *Probe                  // nil: list all codes
+	Path        []*definitions.ValueSet // value sets being evaluated; each imports the next
+	evaluated   map[*definitions.ValueSet]*CodeList
+	current     *CodeList            // definitions used by the last value set in Path
+	excludeFrom *[]definitions.Entry // while evaluating excludes: entries to exclude from
+	filters     filters
 }
 
 // NewEvaluator returns an evaluator.
 func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
-	c := &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+	c := &Evaluator{definitions: l, rules: r, budget: b, evaluated: make(map[*definitions.ValueSet]*CodeList)}
 	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
 	return c
 }
@@ -40,51 +40,51 @@ func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
 // Probe is the code that an evaluator searches for. Each include then yields at most one entry, and value sets are not
 // expanded.
 type Probe struct {
-	Code     []byte                                                     // code to find
-	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // selects the code system version of an include
-	Chosen   int                                                        // number of versions returned by Choose
-	Imported []*definitions.ValueSet                                    // searched value sets
-	Mismatch []string                                                   // reasons why filters do not match, if the code system provides them
+	Code              []byte                                                     // code to find
+	ChooseVersion     func(set *definitions.ConceptSet) (index uint32, use bool) // selects the code system version of an include
+	VersionCount      int                                                        // number of versions returned by Choose
+	SearchedValueSets []*definitions.ValueSet                                    // searched value sets
+	MismatchReasons   []string                                                   // reasons why filters do not match, if the code system provides them
 }
 
-// ValueSet evaluates a value set once, even if it is imported repeatedly: the union of its includes minus its excludes.
-func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
-	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0 && len(x.Unlisted) == 0) {
+// Evaluate evaluates a value set once, even if it is imported repeatedly: the union of its includes minus its excludes.
+func (c *Evaluator) Evaluate(vs *definitions.ValueSet) (*CodeList, error) {
+	if x, ok := c.evaluated[vs]; ok && (c.excludeFrom == nil || len(x.GrammarBases) == 0 && len(x.UserAssignedOmitted) == 0) {
 		return x, nil
 	}
-	if err := c.enter(vs); err != nil {
+	if err := c.pushPath(vs); err != nil {
 		return nil, err
 	}
-	x, outer := &CodeList{}, c.used
-	c.used = x
-	entries, err := c.compose(vs)
-	c.used, c.Path = outer, c.Path[:len(c.Path)-1]
+	x, outer := &CodeList{}, c.current
+	c.current = x
+	entries, err := c.evaluateCompose(vs)
+	c.current, c.Path = outer, c.Path[:len(c.Path)-1]
 	if err != nil {
 		return nil, err
 	}
-	if x.Entries = entries; !x.relative {
-		c.done[vs] = x
+	if x.Entries = entries; !x.dependsOnExcludes {
+		c.evaluated[vs] = x
 	}
 	return x, nil
 }
 
-func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, error) {
-	include, exclude, err := c.sets(vs)
+func (c *Evaluator) evaluateCompose(vs *definitions.ValueSet) ([]definitions.Entry, error) {
+	include, exclude, err := c.sortedSets(vs)
 	if err != nil {
 		return nil, err
 	}
-	c.used.MayBeTree = canBeTree(vs)
-	c.used.Filtered = slices.ContainsFunc(include, func(set definitions.ConceptSet) bool { return len(set.Filters) > 0 })
+	c.current.MayBeTree = canBeTree(vs)
+	c.current.HasFilter = slices.ContainsFunc(include, func(set definitions.ConceptSet) bool { return len(set.Filters) > 0 })
 	entries, err := c.union(include, "include")
-	if err != nil || c.isSettled(entries) {
+	if err != nil || c.isDecided(entries) {
 		return nil, err
 	}
 	if len(exclude) > 0 {
-		excluded, err := c.excluded(exclude, entries)
+		excluded, err := c.evaluateExcludes(exclude, entries)
 		if err != nil {
 			return nil, err
 		}
-		if entries, err = c.without(entries, excluded); err != nil {
+		if entries, err = c.subtract(entries, excluded); err != nil {
 			return nil, err
 		}
 	}
@@ -97,35 +97,35 @@ func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, erro
 
 // IsInactive reports whether an entry is inactive.
 func (c *Evaluator) IsInactive(e definitions.Entry) bool {
-	return c.library.FlagsOf(c.Locate(e))&codesystem.FlagInactive != 0
+	return c.definitions.FlagsOf(c.Locate(e))&codesystem.FlagInactive != 0
 }
 
-// without returns the entries that are not excluded.
-func (c *Evaluator) without(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
+// subtract returns the entries that are not excluded.
+func (c *Evaluator) subtract(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
 	if c.Probe != nil {
-		entries = notAmong(entries, excluded, c.used.byVersion)
-		return entries, c.spend(len(entries) * len(excluded) / budget.PlainBytes)
+		entries = subtractProbed(entries, excluded, c.current.distinguishesVersions)
+		return entries, c.spend(len(entries) * len(excluded) / budget.PlainBytesPerStep)
 	}
-	without := newCodeSet(c.library, c.used.byVersion)
+	without := newCodeSet(c.definitions, c.current.distinguishesVersions)
 	without.addAll(excluded)
 	if err := c.spend(len(entries)); err != nil {
 		return nil, err
 	}
 	entries = slices.DeleteFunc(entries, without.has)
-	return entries, c.spend(without.elsewhere)
+	return entries, c.spend(without.otherVersions)
 }
 
-// sets returns the includes and excludes of a value set, newer versions first.
-func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
-	if include, err = c.inAllVersions(vs.Include); err != nil {
+// sortedSets returns the includes and excludes of a value set, newer versions first.
+func (c *Evaluator) sortedSets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
+	if include, err = c.expandVersionWildcard(vs.Include); err != nil {
 		return nil, nil, err
 	}
-	if exclude, err = c.inAllVersions(vs.Exclude); err != nil {
+	if exclude, err = c.expandVersionWildcard(vs.Exclude); err != nil {
 		return nil, nil, err
 	}
-	c.used.chooseIdentity(include, exclude, c.rules.Versions.Match)
-	if c.used.Versioned {
-		include = newestFirst(include)
+	c.current.chooseIdentity(include, exclude, c.rules.Versions.Match)
+	if c.current.HasVersions {
+		include = sortNewestFirst(include)
 	}
 	return include, exclude, nil
 }
@@ -136,16 +136,16 @@ func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
 		if version, ok := versions[set.System]; ok && version != set.Version && set.System != "" {
-			t.Versioned = true
+			t.HasVersions = true
 		}
 		versions[set.System] = set.Version
 	}
-	t.Merged = t.Versioned && (match == parameters.Yes || match == parameters.Unset && isDifference(include, exclude))
-	t.byVersion = t.Versioned && !t.Merged
+	t.MergesVersions = t.HasVersions && (match == parameters.Yes || match == parameters.Unset && isVersionDifference(include, exclude))
+	t.distinguishesVersions = t.HasVersions && !t.MergesVersions
 }
 
-// isDifference reports whether a value set includes versions of a code system and excludes others.
-func isDifference(include, exclude []definitions.ConceptSet) bool {
+// isVersionDifference reports whether a value set includes versions of a code system and excludes others.
+func isVersionDifference(include, exclude []definitions.ConceptSet) bool {
 	if len(include) == 0 || len(exclude) == 0 {
 		return false
 	}
@@ -157,8 +157,8 @@ func isDifference(include, exclude []definitions.ConceptSet) bool {
 		})
 }
 
-// newestFirst sorts the includes of a code system by version, so that the newest version of a code wins.
-func newestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
+// sortNewestFirst sorts the includes of a code system by version, so that the newest version of a code wins.
+func sortNewestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
 	return slices.SortedStableFunc(slices.Values(sets), func(a, b definitions.ConceptSet) int {
 		if a.System != b.System || a.Version == "" || b.Version == "" {
 			return 0
@@ -171,7 +171,7 @@ func newestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
 // not from lists, imported value sets or combined filters.
 func canBeTree(vs *definitions.ValueSet) bool {
 	flat := func(set definitions.ConceptSet) bool {
-		return set.Enumerated || len(set.ValueSets) > 0 || len(set.Filters) > 1
+		return set.IsEnumerated || len(set.ValueSets) > 0 || len(set.Filters) > 1
 	}
 	return !slices.ContainsFunc(vs.Include, flat) && !slices.ContainsFunc(vs.Exclude, flat)
 }
@@ -179,16 +179,16 @@ func canBeTree(vs *definitions.ValueSet) bool {
 // union evaluates includes or excludes in order, without duplicates.
 func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
 	var entries []definitions.Entry
-	seen := newCodeSet(c.library, c.used.byVersion)
+	seen := newCodeSet(c.definitions, c.current.distinguishesVersions)
 	for i := range sets {
-		part, err := c.conceptSet(&sets[i])
+		part, err := c.evaluateConceptSet(&sets[i])
 		if err != nil {
-			return nil, located(err, "ValueSet.compose."+name, i)
+			return nil, prependExpression(err, "ValueSet.compose."+name, i)
 		}
 		if err := c.spend(len(part)); err != nil {
 			return nil, err
 		}
-		if len(sets) == 1 && !sets[i].Enumerated {
+		if len(sets) == 1 && !sets[i].IsEnumerated {
 			return part, nil // has no duplicates
 		}
 		if c.Probe != nil {
@@ -197,35 +197,35 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 		}
 		for _, e := range part {
 			if seen.has(e) {
-				c.used.MayBeTree = false
+				c.current.MayBeTree = false
 				continue
 			}
 			seen.add(e)
 			entries = append(entries, e)
 		}
-		if err := c.spend(seen.elsewhere); err != nil {
+		if err := c.spend(seen.otherVersions); err != nil {
 			return nil, err
 		}
-		seen.elsewhere = 0
+		seen.otherVersions = 0
 	}
 	return entries, nil
 }
 
-// conceptSet evaluates an include or exclude: the codes of its system, restricted by concept or filter, that are in all
+// evaluateConceptSet evaluates an include or exclude: the codes of its system, restricted by concept or filter, that are in all
 // of its value sets.
-func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+func (c *Evaluator) evaluateConceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	if err := c.validate(set); err != nil {
 		return nil, err
 	}
 	var entries []definitions.Entry
 	var err error
 	if set.System != "" {
-		if entries, err = c.fromSystem(set); err != nil || c.isSettled(entries) {
+		if entries, err = c.evaluateSystem(set); err != nil || c.isDecided(entries) {
 			return nil, err
 		}
 	}
 	for i, reference := range set.ValueSets {
-		imported, err := c.imported(reference)
+		imported, err := c.expandImport(reference)
 		if err != nil {
 			return nil, err
 		}
@@ -237,115 +237,115 @@ func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry
 			if c.Probe != nil {
 				entries = entries[:min(1, len(entries))]
 			}
-			c.used.Versioned = c.used.Versioned || imported.Versioned
+			c.current.HasVersions = c.current.HasVersions || imported.HasVersions
 		} else {
-			entries = c.within(entries, imported.Entries)
+			entries = c.intersect(entries, imported.Entries)
 		}
-		if c.isSettled(entries) {
+		if c.isDecided(entries) {
 			return nil, nil
 		}
 	}
 	return entries, nil
 }
 
-// within returns the entries that are also in others.
-func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.Entry {
+// intersect returns the entries that are also in others.
+func (c *Evaluator) intersect(entries, others []definitions.Entry) []definitions.Entry {
 	if c.Probe != nil && len(others) > 0 { // all entries have the same code
 		return entries
 	}
-	set := newCodeSet(c.library, false)
+	set := newCodeSet(c.definitions, false)
 	set.addAll(others)
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
 }
 
-// imported expands an imported value set.
-func (c *Evaluator) imported(reference string) (*CodeList, error) {
+// expandImport expands an imported value set.
+func (c *Evaluator) expandImport(reference string) (*CodeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
 		return nil, err
 	}
 	if c.Probe != nil {
-		definitions.AddTo(&c.Probe.Imported, vs)
-		if err := c.spend(len(c.Probe.Imported) / budget.PlainBytes); err != nil {
+		definitions.AppendUnique(&c.Probe.SearchedValueSets, vs)
+		if err := c.spend(len(c.Probe.SearchedValueSets) / budget.PlainBytesPerStep); err != nil {
 			return nil, err
 		}
 	}
-	x, err := c.ValueSet(vs)
+	x, err := c.Evaluate(vs)
 	if err != nil || c.Probe != nil { // a probe does not report used definitions
 		return x, err
 	}
-	c.used.add(x, vs)
-	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
+	c.current.add(x, vs)
+	return x, c.spend((1 + len(x.ValueSets)) * len(c.current.ValueSets) / budget.PlainBytesPerStep)
 }
 
 // add records an imported value set and its used definitions.
-func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
+func (u *dependencies) add(x *CodeList, vs *definitions.ValueSet) {
 	if vs.Container == nil {
-		definitions.AddTo(&u.ValueSets, vs)
+		definitions.AppendUnique(&u.ValueSets, vs)
 	}
-	definitions.AddTo(&u.ValueSets, x.ValueSets...)
-	definitions.AddTo(&u.CodeSystems, x.CodeSystems...)
-	definitions.AddTo(&u.Unchecked, x.Unchecked...)
-	definitions.AddTo(&u.Applied, x.Applied...)
-	definitions.AddTo(&u.wanted, vs.Supplements...)
-	definitions.AddTo(&u.Based, x.Based...)
-	definitions.AddTo(&u.Unlisted, x.Unlisted...)
-	u.relative = u.relative || x.relative
+	definitions.AppendUnique(&u.ValueSets, x.ValueSets...)
+	definitions.AppendUnique(&u.CodeSystems, x.CodeSystems...)
+	definitions.AppendUnique(&u.UncheckedSystems, x.UncheckedSystems...)
+	definitions.AppendUnique(&u.AppliedParameters, x.AppliedParameters...)
+	definitions.AppendUnique(&u.requiredSupplements, vs.Supplements...)
+	definitions.AppendUnique(&u.GrammarBases, x.GrammarBases...)
+	definitions.AppendUnique(&u.UserAssignedOmitted, x.UserAssignedOmitted...)
+	u.dependsOnExcludes = u.dependsOnExcludes || x.dependsOnExcludes
 }
 
 // spend charges for gathered or examined codes. A value set of a request may repeat a costly include a hundred thousand
 // times.
 func (c *Evaluator) spend(n int) error {
 	err := c.budget.Charge(n)
-	if err == nil || !errors.Is(err, budget.ErrSpent) {
+	if err == nil || !errors.Is(err, budget.ErrExceeded) {
 		return err
 	}
 	return &outcome.Error{
-		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrSpent,
-		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.library.Bounds.Gathered),
+		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrExceeded,
+		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.definitions.Bounds.VisitedCodes),
 	}
 }
 
-// isSettled reports whether the result of a probe is final: the code is not in the entries and cannot be added. Errors
+// isDecided reports whether the result of a probe is final: the code is not in the entries and cannot be added. Errors
 // such as a missing value set matter only if they can affect the result.
-func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
+func (c *Evaluator) isDecided(entries []definitions.Entry) bool {
 	return c.Probe != nil && len(entries) == 0
 }
 
 // Locate resolves the concept of an entry, using the probe's code if the concept has no number.
 func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 	at := definitions.LocatedEntry{Entry: e}
-	if e.Concept == definitions.Parsed && c.Probe != nil {
-		at.At, _ = c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(c.Probe.Code)
+	if e.Concept == definitions.ParsedConcept && c.Probe != nil {
+		at.LocatedConcept, _ = c.definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(c.Probe.Code)
 		return at
 	}
-	return c.library.Locate(e)
+	return c.definitions.Locate(e)
 }
 
-// enter pushes a value set onto the path. It returns an error for a cycle or an overlong path.
-func (c *Evaluator) enter(vs *definitions.ValueSet) error {
+// pushPath pushes a value set onto the path. It returns an error for a cycle or an overlong path.
+func (c *Evaluator) pushPath(vs *definitions.ValueSet) error {
 	if i := slices.Index(c.Path, vs); i >= 0 {
-		return circular(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
+		return newCycleError(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
 	}
-	if len(c.Path) > c.library.Bounds.ImportDepth {
-		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.library.Bounds.ImportDepth)
+	if len(c.Path) > c.definitions.Bounds.ImportDepth {
+		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.definitions.Bounds.ImportDepth)
 	}
-	if !vs.Composed {
-		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.DisplayName())
-		if vs.Partial != "" {
-			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is not complete: %s", vs.DisplayName(), vs.Partial)
+	if !vs.HasCompose {
+		e := outcome.NewIncomplete("not-found", "value set %s has no compose, so its content is not here", vs.DisplayName())
+		if vs.PartialReason != "" {
+			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is not complete: %s", vs.DisplayName(), vs.PartialReason)
 		}
 		e.Missing = outcome.MissingOf("ValueSet", vs.URL, vs.Version)
 		return e
 	}
-	if err := vs.Usable("value set"); err != nil {
+	if err := vs.CheckUsable("value set"); err != nil {
 		return err
 	}
 	c.Path = append(c.Path, vs)
 	return c.spend(len(vs.Include) + len(vs.Exclude))
 }
 
-func circular(path []*definitions.ValueSet) error {
+func newCycleError(path []*definitions.ValueSet) error {
 	names := make([]string, len(path))
 	for i, vs := range path {
 		names[i] = vs.Canonical()
@@ -357,7 +357,7 @@ func circular(path []*definitions.ValueSet) error {
 // validate checks R4's constraints on an include (invariants vsd-1 to vsd-3).
 func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	vs := c.Path[len(c.Path)-1]
-	among := c.rules.Versions.Cost() + len(c.library.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
+	among := c.rules.Versions.Cost() + len(c.definitions.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
 	if err := c.spend(1 + among); err != nil {
 		return err
 	}
@@ -365,63 +365,63 @@ func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	switch {
 	case set.System == "" && len(set.ValueSets) == 0:
 		return outcome.Unprocessable("invalid", "value set %s has an include with neither system nor valueSet", name)
-	case set.System == "" && (set.Enumerated || len(set.Filters) > 0):
+	case set.System == "" && (set.IsEnumerated || len(set.Filters) > 0):
 		return outcome.Unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
-	case set.Enumerated && len(set.Filters) > 0:
+	case set.IsEnumerated && len(set.Filters) > 0:
 		return outcome.Unprocessable("invalid", "value set %s has an include with both concept and filter", name)
-	case strings.HasPrefix(set.System, "#") && c.library.Systems.ContainedCodeSystem(vs, set.System, "") == definitions.None:
-		return outcome.Incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.System)
+	case strings.HasPrefix(set.System, "#") && c.definitions.Systems.ContainedCodeSystem(vs, set.System, "") == definitions.None:
+		return outcome.NewIncomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.System)
 	}
 	return nil
 }
 
-// fromSystem evaluates an include without its imported value sets.
-func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
-	index, version, use, err := c.codeSystem(set)
+// evaluateSystem evaluates an include without its imported value sets.
+func (c *Evaluator) evaluateSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+	index, version, use, err := c.selectCodeSystem(set)
 	if err != nil || !use {
 		return nil, err
 	}
 	var cs *definitions.CodeSystem // nil: its concepts are not loaded
-	if index != definitions.None && c.library.Systems.CodeSystems[index].Content.HasConcepts() {
-		cs = c.library.Systems.CodeSystems[index]
-		if err := cs.Usable("code system"); err != nil {
+	if index != definitions.None && c.definitions.Systems.CodeSystems[index].Content.HasConcepts() {
+		cs = c.definitions.Systems.CodeSystems[index]
+		if err := cs.CheckUsable("code system"); err != nil {
 			return nil, err
 		}
-		definitions.AddTo(&c.used.CodeSystems, index)
+		definitions.AppendUnique(&c.current.CodeSystems, index)
 	}
-	if err := c.spend(len(c.used.CodeSystems) / budget.PlainBytes); err != nil {
+	if err := c.spend(len(c.current.CodeSystems) / budget.PlainBytesPerStep); err != nil {
 		return nil, err
 	}
 	switch {
 	case c.Probe != nil:
-		return c.tested(set, cs, index)
-	case set.Enumerated:
+		return c.probeSystem(set, cs, index)
+	case set.IsEnumerated:
 		if cs == nil {
-			definitions.AddTo(&c.used.Unchecked, outcome.Canonical(set.System, version))
+			definitions.AppendUnique(&c.current.UncheckedSystems, outcome.Canonical(set.System, version))
 		}
-		return c.listed(set, cs, index)
+		return c.enumeratedEntries(set, cs, index)
 	case cs == nil:
-		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
-	case cs.Concepts.List == nil, cs.Common != "" && (c.among != nil || len(set.ValueSets) > 0):
+		return nil, c.definitions.Systems.MissingCodeSystemError(set.System, version)
+	case cs.Concepts.List == nil, cs.CommonCodes != "" && (c.excludeFrom != nil || len(set.ValueSets) > 0):
 		g := grammarInclude{evaluator: c, set: set, index: index, cs: cs}
 		return g.entries()
 	}
-	return c.fromList(set, index)
+	return c.evaluateList(set, index)
 }
 
-// fromList returns the concepts of an include from a code system that lists its concepts.
-func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
-	cs := c.library.Systems.CodeSystems[index]
-	if cs.Common != "" {
-		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
+// evaluateList returns the concepts of an include from a code system that lists its concepts.
+func (c *Evaluator) evaluateList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.definitions.Systems.CodeSystems[index]
+	if cs.CommonCodes != "" {
+		definitions.AppendUnique(&c.current.GrammarBases, GrammarBasis{CodeSystem: index})
 	}
-	entries, err := c.selected(set, index)
+	entries, err := c.selectConcepts(set, index)
 	if err != nil || !c.hidesUserAssigned(set, cs) {
 		return entries, err
 	}
-	definitions.AddTo(&c.used.Unlisted, index)
+	definitions.AppendUnique(&c.current.UserAssignedOmitted, index)
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
-		_, _, flags := cs.Concepts.Concept(codesystem.At(e.Concept))
+		_, _, flags := cs.Concepts.Concept(codesystem.ConceptAt(e.Concept))
 		return flags&codesystem.FlagUserAssigned != 0
 	}), c.spend(len(entries))
 }
@@ -429,19 +429,19 @@ func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]defin
 // hidesUserAssigned reports whether an include omits user-assigned codes. They are valid but meaningless until a user
 // defines them. A filter on user-assigned selects them. Excludes, and includes that import value sets, match them too.
 func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
-	if !slices.ContainsFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Is("user-assigned") }) {
+	if !slices.ContainsFunc(cs.Concepts.Filterable.Properties(), func(p codesystem.Property) bool { return p.IsStandard("user-assigned") }) {
 		return false
 	}
-	if c.among != nil {
-		c.used.relative = true
+	if c.excludeFrom != nil {
+		c.current.dependsOnExcludes = true
 		return false
 	}
 	return len(set.ValueSets) == 0 && !slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "user-assigned" })
 }
 
-// selected returns all concepts of a code system, or those that match the filters of an include.
-func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
-	cs := c.library.Systems.CodeSystems[index]
+// selectConcepts returns all concepts of a code system, or those that match the filters of an include.
+func (c *Evaluator) selectConcepts(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.definitions.Systems.CodeSystems[index]
 	if len(set.Filters) > 0 {
 		return c.filters.entries(cs, index, set.Filters)
 	}
@@ -454,7 +454,7 @@ func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]defin
 
 // entries returns the concepts that match the filters of an include, in the order of the code system.
 func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []definitions.Filter) ([]definitions.Entry, error) {
-	selected, err := fs.all(cs, list)
+	selected, err := fs.matchAll(cs, list)
 	if err != nil {
 		return nil, err
 	}
@@ -465,21 +465,21 @@ func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []defi
 	return entries, nil
 }
 
-// listed returns the concepts that an include enumerates, except those that a complete code system lacks.
-func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
+// enumeratedEntries returns the concepts that an include enumerates, except those that a complete code system lacks.
+func (c *Evaluator) enumeratedEntries(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	if cs != nil && cs.Concepts.List == nil {
-		if err := c.spend(int(set.Last-set.First) * parseSteps); err != nil {
+		if err := c.spend(int(set.EndRow-set.FirstRow) * parseSteps); err != nil {
 			return nil, err
 		}
 	}
-	entries := make([]definitions.Entry, 0, set.Last-set.First)
-	for row := set.First; row < set.Last; row++ {
-		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Listed: row}
+	entries := make([]definitions.Entry, 0, set.EndRow-set.FirstRow)
+	for row := set.FirstRow; row < set.EndRow; row++ {
+		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Row: row}
 		if cs != nil {
-			table, at := c.library.Row(row)
+			table, at := c.definitions.Row(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
 				e.Concept = cs.Number(c)
-			} else if cs.IsComplete() && !set.Expanded {
+			} else if cs.IsComplete() && !set.FromStoredExpansion {
 				continue
 			}
 		}
@@ -491,21 +491,21 @@ func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSyst
 // parseSteps is the total cost of a code of a grammar, which is parsed several times before it is written.
 const parseSteps = 100
 
-// allVersions is the version for all versions of a code system (R4 ValueSet.compose.include.version).
+// allVersions is the version for all versions of a code system (R4 Evaluate.compose.include.version).
 const allVersions = "*"
 
-// inAllVersions replaces each include or exclude with version * by one per loaded version.
-func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
+// expandVersionWildcard replaces each include or exclude with version * by one per loaded version.
+func (c *Evaluator) expandVersionWildcard(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
 		return sets, nil
 	}
 	var list []definitions.ConceptSet
 	for _, set := range sets {
-		if set.Version != allVersions || c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
+		if set.Version != allVersions || c.definitions.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
 			list = append(list, set)
 			continue
 		}
-		versions := versionsHere(c.library, set.System, cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date))
+		versions := loadedVersions(c.definitions, set.System, cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date))
 		if err := c.spend(8 * len(versions)); err != nil {
 			return nil, err
 		}
@@ -517,13 +517,13 @@ func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.
 	return list, nil
 }
 
-// versionsHere returns the loaded versions of a code system that have concepts and exist as of date, unless date is
+// loadedVersions returns the loaded versions of a code system that have concepts and exist as of date, unless date is
 // empty. If there are none, it returns the empty version.
-func versionsHere(l *definitions.Set, url, date string) []string {
+func loadedVersions(l *definitions.Set, url, date string) []string {
 	var versions []string
 	if id, ok := l.Systems.SystemID(url); ok {
 		for _, index := range l.Systems.List[id].Versions {
-			if cs := l.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
+			if cs := l.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.ExistedOn(cs.Date, date)) {
 				versions = append(versions, cs.Version)
 			}
 		}
@@ -537,15 +537,15 @@ func versionsHere(l *definitions.Set, url, date string) []string {
 // codeSet is a set of codes. Unless byVersion is set, it ignores versions of code systems. Numbered concepts are stored
 // as bits, other codes as text.
 type codeSet struct {
-	library   *definitions.Set
-	byVersion bool
-	concepts  map[uint32]bitset.Set // bits of concepts by code system
-	loose     map[looseCode]struct{}
-	elsewhere int // number of other code system versions searched
+	library       *definitions.Set
+	byVersion     bool
+	concepts      map[uint32]bitset.Set // bits of concepts by code system
+	unnumbered    map[unnumberedCode]struct{}
+	otherVersions int // number of other code system versions searched
 }
 
-// looseCode is a code without a concept number.
-type looseCode struct {
+// unnumberedCode is a code without a concept number.
+type unnumberedCode struct {
 	system uint32
 	code   string
 }
@@ -562,11 +562,11 @@ func (s *codeSet) addAll(entries []definitions.Entry) {
 }
 
 func (s *codeSet) add(e definitions.Entry) {
-	if !e.IsNumbered() {
-		if s.loose == nil {
-			s.loose = make(map[looseCode]struct{})
+	if !e.HasConceptNumber() {
+		if s.unnumbered == nil {
+			s.unnumbered = make(map[unnumberedCode]struct{})
 		}
-		s.loose[s.looseCode(e)] = struct{}{}
+		s.unnumbered[s.unnumberedCode(e)] = struct{}{}
 		return
 	}
 	concepts, ok := s.concepts[e.CodeSystem]
@@ -578,13 +578,13 @@ func (s *codeSet) add(e definitions.Entry) {
 }
 
 func (s *codeSet) has(e definitions.Entry) bool {
-	if e.IsNumbered() {
+	if e.HasConceptNumber() {
 		if concepts, ok := s.concepts[e.CodeSystem]; ok && concepts.Has(e.Concept) {
 			return true
 		}
 	}
-	if len(s.loose) > 0 {
-		if _, ok := s.loose[s.looseCode(e)]; ok {
+	if len(s.unnumbered) > 0 {
+		if _, ok := s.unnumbered[s.unnumberedCode(e)]; ok {
 			return true
 		}
 	}
@@ -594,10 +594,10 @@ func (s *codeSet) has(e definitions.Entry) bool {
 // hasInOtherVersion reports whether the set has an entry's code in another version of its code system.
 func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 	versions := s.library.Systems.List[s.library.SystemOf(e)].Versions
-	s.elsewhere += len(versions) - 1
+	s.otherVersions += len(versions) - 1
 	for _, version := range versions {
 		concepts, ok := s.concepts[version]
-		if !ok || e.IsNumbered() && version == e.CodeSystem {
+		if !ok || e.HasConceptNumber() && version == e.CodeSystem {
 			continue
 		}
 		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && concepts.Has(c.Number) {
@@ -607,6 +607,6 @@ func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 	return false
 }
 
-func (s *codeSet) looseCode(e definitions.Entry) looseCode {
-	return looseCode{system: s.library.SystemOf(e), code: string(s.library.Code(e))}
+func (s *codeSet) unnumberedCode(e definitions.Entry) unnumberedCode {
+	return unnumberedCode{system: s.library.SystemOf(e), code: string(s.library.Code(e))}
 }

@@ -19,22 +19,22 @@ import (
 // filters evaluates compose.include.filter, for all concepts of a code system or for a single concept.
 type filters struct {
 	spend       func(steps int) error
-	regexStates int                      // maximum number of states of a regex
-	relatives   map[relatives]bitset.Set // relatives of the probe's concept
+	regexStates int                         // maximum number of states of a regex
+	relatives   map[relativesKey]bitset.Set // relatives of the probe's concept
 }
 
-// relatives identifies the ancestors or descendants of the probe's concept.
-type relatives struct {
-	codeSystem *definitions.CodeSystem
-	below      bool
+// relativesKey identifies the ancestors or descendants of the probe's concept.
+type relativesKey struct {
+	codeSystem  *definitions.CodeSystem
+	descendants bool
 }
 
-// all returns the concepts that match all filters.
-func (fs *filters) all(cs *definitions.CodeSystem, list []definitions.Filter) (selected bitset.Set, err error) {
+// matchAll returns the concepts that match all filters.
+func (fs *filters) matchAll(cs *definitions.CodeSystem, list []definitions.Filter) (selected bitset.Set, err error) {
 	for i, f := range list {
-		matching, err := fs.matching(cs, f)
+		matching, err := fs.matchingConcepts(cs, f)
 		if err != nil {
-			return nil, located(err, "filter", i)
+			return nil, prependExpression(err, "filter", i)
 		}
 		if selected == nil {
 			selected = matching
@@ -47,14 +47,14 @@ func (fs *filters) all(cs *definitions.CodeSystem, list []definitions.Filter) (s
 	return selected, nil
 }
 
-// matching returns the concepts that match a filter.
-func (fs *filters) matching(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
+// matchingConcepts returns the concepts that match a filter.
+func (fs *filters) matchingConcepts(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
 	if isHierarchical(f) {
-		other, err := namedBy(cs, f)
+		other, err := filterConcept(cs, f)
 		if err != nil {
 			return nil, err
 		}
-		return fs.byHierarchy(cs, f.Op, other.Number)
+		return fs.relatedConcepts(cs, f.Op, other.Number)
 	}
 	test, err := newCondition(cs, f, fs.regexStates, fs.spend)
 	if err != nil {
@@ -62,19 +62,19 @@ func (fs *filters) matching(cs *definitions.CodeSystem, f definitions.Filter) (b
 	}
 	matching := bitset.New(cs.Concepts.Len())
 	for concept := range uint32(cs.Concepts.Len()) {
-		holds, err := test.holds(codesystem.At(concept))
+		matches, err := test.matchesConcept(codesystem.ConceptAt(concept))
 		if err != nil {
 			return nil, err
 		}
-		if holds {
+		if matches {
 			matching.Add(concept)
 		}
 	}
 	return matching, nil
 }
 
-// byHierarchy returns the concepts with the hierarchical relation op to other.
-func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint32) (bitset.Set, error) {
+// relatedConcepts returns the concepts with the hierarchical relation op to other.
+func (fs *filters) relatedConcepts(cs *definitions.CodeSystem, op string, other uint32) (bitset.Set, error) {
 	hierarchy, n := cs.Concepts.Hierarchy, cs.Concepts.Len()
 	matching := bitset.New(n)
 	if op == "child-of" {
@@ -92,7 +92,7 @@ func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint
 		return nil, err
 	}
 	add := func(concept uint32) {
-		if meets(cs, op, codesystem.At(concept), codesystem.At(other), related.Has(concept)) {
+		if hasRelation(cs, op, codesystem.ConceptAt(concept), codesystem.ConceptAt(other), related.Has(concept)) {
 			matching.Add(concept)
 		}
 	}
@@ -107,40 +107,40 @@ func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint
 	return matching, fs.spend(n)
 }
 
-// holds reports whether the probe's concept matches a filter.
-func (fs *filters) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
-	test, err := fs.test(cs, f)
+// matches reports whether the probe's concept matches a filter.
+func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
+	test, err := fs.newTest(cs, f)
 	if err != nil {
 		return false, err
 	}
 	return test(concept)
 }
 
-// test returns a function that reports whether a concept matches a filter, without computing all matches. In a code
+// newTest returns a function that reports whether a concept matches a filter, without computing all matches. In a code
 // system with a hierarchy, it may be called for only one concept.
-func (fs *filters) test(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+func (fs *filters) newTest(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
 	if !isHierarchical(f) {
 		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
 		if err != nil {
 			return nil, err
 		}
-		return test.holds, nil
+		return test.matchesConcept, nil
 	}
-	other, err := namedBy(cs, f)
+	other, err := filterConcept(cs, f)
 	return func(concept codesystem.Concept) (bool, error) {
 		if f.Op == "child-of" {
 			parents := cs.Concepts.Hierarchy.Parents(concept.Number)
 			return slices.Contains(parents, other.Number), fs.spend(len(parents))
 		}
 		relatives, err := fs.relativesOf(cs, concept.Number, f.Op == "generalizes")
-		return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
+		return err == nil && hasRelation(cs, f.Op, concept, other, relatives.Has(other.Number)), err
 	}, err
 }
 
 // relativesOf returns the ancestors or descendants of the probe's concept, computed once. They are few, while the
 // matches of a filter may be half of a code system.
 func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below bool) (bitset.Set, error) {
-	key := relatives{codeSystem: cs, below: below}
+	key := relativesKey{codeSystem: cs, descendants: below}
 	if found, ok := fs.relatives[key]; ok {
 		return found, nil
 	}
@@ -151,45 +151,45 @@ func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below
 	found, err := closure(concept, fs.spend)
 	if err == nil {
 		if fs.relatives == nil {
-			fs.relatives = make(map[relatives]bitset.Set)
+			fs.relatives = make(map[relativesKey]bitset.Set)
 		}
 		fs.relatives[key] = found
 	}
 	return found, err
 }
 
-// hierarchical are the operators on the hierarchy.
-var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
+// hierarchicalOperators are the operators on the hierarchy.
+var hierarchicalOperators = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
 // isHierarchical reports whether a filter uses the hierarchy.
-func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarchical, f.Op) }
+func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarchicalOperators, f.Op) }
 
-// noValue returns the error for a filter without a value.
-func noValue(cs *definitions.CodeSystem, f definitions.Filter) error {
+// newNoValueError returns the error for a filter without a value.
+func newNoValueError(cs *definitions.CodeSystem, f definitions.Filter) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
 	e.Expression = []string{""} // completed by located
 	return e
 }
 
-// namedBy returns the concept that a hierarchical filter refers to.
-func namedBy(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Concept, err error) {
+// filterConcept returns the concept that a hierarchical filter refers to.
+func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Concept, err error) {
 	if f.Value == "" {
-		return c, noValue(cs, f)
+		return c, newNoValueError(cs, f)
 	}
 	if f.Property != "concept" && f.Property != "code" {
-		return c, unknownProperty(cs, f)
+		return c, newPropertyError(cs, f)
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
 	if !ok {
-		return c, outcome.Incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.Canonical(), f.Value, f.Op)
+		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.Canonical(), f.Value, f.Op)
 	}
 	return c, nil
 }
 
-// meets reports whether concept has the hierarchical relation op to other; op is not child-of. related reports whether
+// hasRelation reports whether concept has the hierarchical relation op to other; op is not child-of. related reports whether
 // concept is below other or, for generalizes, above it. In a cyclic hierarchy, a concept may be below itself.
-func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
+func hasRelation(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
 	same := cs.IsSame(concept, other)
 	switch op {
 	case "descendent-of":
@@ -222,31 +222,31 @@ func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (visitor valueVi
 	case "child":
 		return relatedCodes(cs, cs.Concepts.Hierarchy.Children), -1, nil
 	}
-	property = slices.IndexFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
+	property = slices.IndexFunc(cs.Concepts.Filterable.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
 	if property < 0 {
-		return nil, -1, unknownProperty(cs, f)
+		return nil, -1, newPropertyError(cs, f)
 	}
 	return func(concept codesystem.Concept, visit func([]byte) bool) {
-		cs.Concepts.Filters.Values(concept, property, visit)
+		cs.Concepts.Filterable.Values(concept, property, visit)
 	}, property, nil
 }
 
 func relatedCodes(cs *definitions.CodeSystem, of func(concept uint32) []uint32) valueVisitor {
 	return func(concept codesystem.Concept, visit func([]byte) bool) {
 		for _, other := range of(concept.Number) {
-			if !visit(cs.Concepts.Code(codesystem.At(other))) {
+			if !visit(cs.Concepts.Code(codesystem.ConceptAt(other))) {
 				return
 			}
 		}
 	}
 }
 
-func unknownProperty(cs *definitions.CodeSystem, f definitions.Filter) error {
-	return outcome.Incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
+func newPropertyError(cs *definitions.CodeSystem, f definitions.Filter) error {
+	return outcome.NewIncomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
 }
 
-// located prepends a list index to the Expression of an invalid filter, until it starts at the value set.
-func located(err error, list string, i int) error {
+// prependExpression prepends a list index to the Expression of an invalid filter, until it starts at the value set.
+func prependExpression(err error, list string, i int) error {
 	if e, ok := errors.AsType[*outcome.Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
 		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
 	}
@@ -255,37 +255,37 @@ func located(err error, list string, i int) error {
 
 // Costs of examining values.
 const (
-	regexBytes = 2    // bytes examined per step and state of a regex
-	classSteps = 2000 // compiling a Unicode class such as \pL, which has hundreds of ranges
+	regexBytesPerStep = 2    // bytes examined per step and state of a regex
+	unicodeClassSteps = 2000 // compiling a Unicode class such as \pL, which has hundreds of ranges
 )
 
 // condition tests concepts with a filter on a property.
 type condition struct {
-	values valueVisitor
-	match  func(value []byte) bool
-	states int  // states of a regex: cost per byte of a value
-	not    bool // the filter matches if no value matches
-	spend  func(n int) error
+	values  valueVisitor
+	match   func(value []byte) bool
+	states  int  // states of a regex: cost per byte of a value
+	negated bool // the filter matches if no value matches
+	spend   func(n int) error
 
 	visit   func(value []byte) bool // method value of look, allocated once
 	matches bool
 	err     error
 }
 
-func (t *condition) holds(concept codesystem.Concept) (bool, error) {
+func (t *condition) matchesConcept(concept codesystem.Concept) (bool, error) {
 	if err := t.spend(1); err != nil {
 		return false, err
 	}
 	t.matches, t.err = false, nil
 	t.values(concept, t.visit)
-	return t.matches != t.not, t.err
+	return t.matches != t.negated, t.err
 }
 
-// look tests a value and reports whether to continue with the next.
-func (t *condition) look(value []byte) bool {
-	cost := 1 + len(value)/budget.PlainBytes
+// testValue tests a value and reports whether to continue with the next.
+func (t *condition) testValue(value []byte) bool {
+	cost := 1 + len(value)/budget.PlainBytesPerStep
 	if t.states > 0 {
-		cost = 1 + len(value)*t.states/regexBytes
+		cost = 1 + len(value)*t.states/regexBytesPerStep
 	}
 	if t.err = t.spend(cost); t.err != nil {
 		return false
@@ -297,39 +297,39 @@ func (t *condition) look(value []byte) bool {
 // newCondition returns the condition of a non-hierarchical filter. regexStates limits the states of a regex.
 func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates int, spend func(steps int) error) (*condition, error) {
 	if f.Value == "" {
-		return nil, noValue(cs, f)
+		return nil, newNoValueError(cs, f)
 	}
 	values, property, err := valuesOf(cs, f)
 	if err != nil {
 		return nil, err
 	}
 	t := &condition{values: values, spend: spend}
-	t.visit = t.look
+	t.visit = t.testValue
 	switch f.Op {
 	case "=":
-		f.Value, err = readValue(cs, f, property, f.Value)
+		f.Value, err = normalizeValue(cs, f, property, f.Value)
 		t.match = func(value []byte) bool { return string(value) == f.Value }
 	case "in", "not-in":
-		t.not = f.Op == "not-in"
+		t.negated = f.Op == "not-in"
 		if err = spend(len(f.Value) / 4); err == nil {
-			t.match, err = memberOf(f.Value, func(member string) (string, error) { return readValue(cs, f, property, member) })
+			t.match, err = newListMatcher(f.Value, func(member string) (string, error) { return normalizeValue(cs, f, property, member) })
 		}
 	case "regex":
-		t.match, t.states, err = newRegex(cs, f, regexStates, spend)
+		t.match, t.states, err = newRegexMatcher(cs, f, regexStates, spend)
 	case "exists":
 		t.match = func([]byte) bool { return true }
-		t.not = f.Value == "false"
+		t.negated = f.Value == "false"
 		if f.Value != "true" && f.Value != "false" {
 			err = outcome.Unprocessable("invalid", "the filter on %s of code system %s with op exists has the value %q, not true or false", f.Property, cs.Canonical(), f.Value)
 		}
 	default:
-		err = outcome.Incomplete("not-supported", "the filter operator %q on %s of code system %s is not supported", f.Op, f.Property, cs.Canonical())
+		err = outcome.NewIncomplete("not-supported", "the filter operator %q on %s of code system %s is not supported", f.Op, f.Property, cs.Canonical())
 	}
 	return t, err
 }
 
-// readValue normalizes the value of a filter on a property.
-func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, value string) (string, error) {
+// normalizeValue normalizes the value of a filter on a property.
+func normalizeValue(cs *definitions.CodeSystem, f definitions.Filter, property int, value string) (string, error) {
 	if property < 0 {
 		return value, nil
 	}
@@ -340,8 +340,8 @@ func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, v
 	return value, nil
 }
 
-// memberOf returns a function that reports whether a value is in a comma-separated list; read normalizes members.
-func memberOf(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
+// newListMatcher returns a function that reports whether a value is in a comma-separated list; read normalizes members.
+func newListMatcher(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
 	members := make(map[string]bool)
 	for member := range strings.SplitSeq(list, ",") {
 		value, err := read(strings.TrimSpace(member))
@@ -353,23 +353,23 @@ func memberOf(list string, read func(member string) (string, error)) (func(value
 	return func(value []byte) bool { return members[string(value)] }, nil
 }
 
-// newRegex returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of
+// newRegexMatcher returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of
 // states. It returns an error if the regex is too large.
-func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
+func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
 	// Only a regex with long character classes has this many bytes per state, and parsing it is costly too.
-	if longest := 8 * max(most, 1000); len(f.Value) > longest {
+	if longest := 8 * max(maxStates, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
 	}
 	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
-	if err := spend(len(f.Value) + classes*classSteps); err != nil {
+	if err := spend(len(f.Value) + classes*unicodeClassSteps); err != nil {
 		return nil, 0, err
 	}
 	states, err = regexStates(f.Value)
-	if states > most {
+	if states > maxStates {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
-			f.Property, cs.Canonical(), states, most)
+			f.Property, cs.Canonical(), states, maxStates)
 	}
 	if err := spend(4 * states); err != nil {
 		return nil, 0, err
@@ -394,14 +394,14 @@ func regexStates(pattern string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return statesOf(parsed), nil
+	return countStates(parsed), nil
 }
 
-// statesOf estimates the states of a part of a regex. The parser limits repetitions, so it cannot overflow.
-func statesOf(part *syntax.Regexp) int {
+// countStates estimates the states of a part of a regex. The parser limits repetitions, so it cannot overflow.
+func countStates(part *syntax.Regexp) int {
 	n := 0
 	for _, sub := range part.Sub {
-		n += statesOf(sub)
+		n += countStates(sub)
 	}
 	switch part.Op {
 	case syntax.OpLiteral:
@@ -425,90 +425,90 @@ type grammarInclude struct {
 // entries returns the candidate codes that the code system contains and that match the filters.
 func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
 	c := g.evaluator
-	candidates, err := g.atHand()
+	candidates, err := g.candidates()
 	if err == nil {
 		err = c.spend(len(candidates) * parseSteps)
 	}
 	if err != nil {
 		return nil, err
 	}
-	meets, err := c.filters.testAll(g.cs, g.set.Filters)
+	matchesFilters, err := c.filters.newTestAll(g.cs, g.set.Filters)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range candidates {
-		at, ok := g.cs.Concepts.Locate(c.library.Code(e))
-		if !ok || c.library.Systems.List[c.library.SystemOf(e)].URL != g.cs.URL {
+		at, ok := g.cs.Concepts.Locate(c.definitions.Code(e))
+		if !ok || c.definitions.Systems.List[c.definitions.SystemOf(e)].URL != g.cs.URL {
 			continue
 		}
-		if ok, err = meets(at); err != nil {
+		if ok, err = matchesFilters(at); err != nil {
 			return nil, err
 		}
-		if ok && c.among == nil {
-			e = definitions.Entry{CodeSystem: g.index, Concept: definitions.Unlisted, Listed: e.Listed}
+		if ok && c.excludeFrom == nil {
+			e = definitions.Entry{CodeSystem: g.index, Concept: definitions.UnlistedConcept, Row: e.Row}
 		}
-		if ok && (e.Listed != 0 || e.IsNumbered()) {
+		if ok && (e.Row != 0 || e.HasConceptNumber()) {
 			entries = append(entries, e)
 		}
 	}
 	return entries, nil
 }
 
-// atHand returns the candidate codes. For an exclude, these are the entries to exclude from; otherwise the codes of the
+// candidates returns the candidate codes. For an exclude, these are the entries to exclude from; otherwise the codes of the
 // first imported value set; otherwise the common codes.
-func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
+func (g *grammarInclude) candidates() ([]definitions.Entry, error) {
 	c := g.evaluator
-	if c.among != nil {
-		c.used.relative = true
-		return *c.among, nil
+	if c.excludeFrom != nil {
+		c.current.dependsOnExcludes = true
+		return *c.excludeFrom, nil
 	}
 	if len(g.set.ValueSets) > 0 {
-		x, err := c.imported(g.set.ValueSets[0])
+		x, err := c.expandImport(g.set.ValueSets[0])
 		if err != nil {
 			return nil, err
 		}
 		return x.Entries, nil
 	}
-	vs, ok := c.library.AnyValueSet(g.cs.Common, c.rules.Date)
+	vs, ok := c.definitions.ResolveValueSet(g.cs.CommonCodes, c.rules.Date)
 	if !ok {
 		return nil, g.cs.NotEnumerableError()
 	}
-	x, err := c.ValueSet(vs)
+	x, err := c.Evaluate(vs)
 	if err != nil {
 		return nil, err
 	}
-	basis := Basis{CodeSystem: g.index}
+	basis := GrammarBasis{CodeSystem: g.index}
 	if len(g.set.Filters) == 0 {
-		basis.On = vs
+		basis.ValueSet = vs
 	}
-	definitions.AddTo(&c.used.Based, basis)
+	definitions.AppendUnique(&c.current.GrammarBases, basis)
 	return x.Entries, nil
 }
 
-// excluded evaluates excludes, with entries as candidates.
-func (c *Evaluator) excluded(sets []definitions.ConceptSet, entries []definitions.Entry) ([]definitions.Entry, error) {
-	outer := c.among
+// evaluateExcludes evaluates excludes, with entries as candidates.
+func (c *Evaluator) evaluateExcludes(sets []definitions.ConceptSet, entries []definitions.Entry) ([]definitions.Entry, error) {
+	outer := c.excludeFrom
 	if c.Probe == nil {
-		c.among = &entries
+		c.excludeFrom = &entries
 	}
-	defer func() { c.among = outer }()
+	defer func() { c.excludeFrom = outer }()
 	return c.union(sets, "exclude")
 }
 
-// testAll returns a function that reports whether a concept of a grammar matches all filters.
-func (fs *filters) testAll(cs *definitions.CodeSystem, list []definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+// newTestAll returns a function that reports whether a concept of a grammar matches all filters.
+func (fs *filters) newTestAll(cs *definitions.CodeSystem, list []definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
 	tests := make([]func(codesystem.Concept) (bool, error), len(list))
 	for i, f := range list {
-		test, err := fs.test(cs, f)
+		test, err := fs.newTest(cs, f)
 		if err != nil {
-			return nil, located(err, "filter", i)
+			return nil, prependExpression(err, "filter", i)
 		}
 		tests[i] = test
 	}
-	return func(c codesystem.Concept) (holds bool, err error) {
+	return func(c codesystem.Concept) (matches bool, err error) {
 		for i, test := range tests {
-			if holds, err = test(c); err != nil || !holds {
-				return false, located(err, "filter", i)
+			if matches, err = test(c); err != nil || !matches {
+				return false, prependExpression(err, "filter", i)
 			}
 		}
 		return true, nil

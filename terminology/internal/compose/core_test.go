@@ -36,7 +36,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 			continue
 		}
 		if part := unexpandable[vs.URL]; part != "" {
-			fixture.WantText(t, err.Error(), part)
+			fixture.WantContains(t, err.Error(), part)
 			continue
 		}
 		if !errors.Is(err, outcome.ErrIncomplete) {
@@ -62,7 +62,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 	}
 }
 
-func TestCoreExpansionsAreWhole(t *testing.T) {
+func TestCoreExpansionsAreComplete(t *testing.T) {
 	// R4 has no concepts in the code systems of these two.
 	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
 	l := coreLibrary(t)
@@ -82,13 +82,13 @@ func TestCoreExpansionsAreWhole(t *testing.T) {
 	}
 }
 
-// BenchmarkExpandAnew measures expansion without cache.
-func BenchmarkExpandAnew(b *testing.B) {
+// BenchmarkExpandUncached measures expansion without cache.
+func BenchmarkExpandUncached(b *testing.B) {
 	l := coreLibrary(b)
 	vs, _ := l.set.ValueSets.Find("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewEvaluator(l.set, new(Rules), nil).ValueSet(vs); err != nil {
+		if _, err := NewEvaluator(l.set, new(Rules), nil).Evaluate(vs); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,10 +20,10 @@ import (
 
 // Expander expands value sets with the rules of an operation.
 type Expander struct {
-	Library *definitions.Set // definitions
-	Cache   *CodeListCache   // cache of expansions
-	Rules   *Rules           // rules of the operation
-	Budget  *budget.Budget   // budget of the request
+	Definitions *definitions.Set // definitions
+	Cache       *CodeListCache   // cache of expansions
+	Rules       *Rules           // rules of the operation
+	Budget      *budget.Budget   // budget of the request
 }
 
 // Codes returns a cached or new expansion. Requests for the same expansion share one computation, except costly
@@ -32,12 +32,12 @@ func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	if vs.Key == "" {
 		return e.expand(vs)
 	}
-	key := e.Library.RequestDigest.Key() + vs.Key + e.Rules.key()
-	if x, ok := e.Cache.items.Get(key); ok {
+	key := e.Definitions.RequestDigest.CacheKey() + vs.Key + e.Rules.cacheKey()
+	if x, ok := e.Cache.expansions.Get(key); ok {
 		return x, nil
 	}
 	if e.Budget.IsCostly() {
-		return e.expandAs(key, vs)
+		return e.expandAndCache(key, vs)
 	}
 	return e.expandOnce(key, vs)
 }
@@ -48,7 +48,7 @@ func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, 
 		own := false
 		x, err, _ := e.Cache.flights.Do(key, func() (any, error) {
 			own = true
-			return e.expandAs(key, vs)
+			return e.expandAndCache(key, vs)
 		})
 		if err == nil {
 			return x.(*CodeList), nil
@@ -59,18 +59,18 @@ func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, 
 	}
 }
 
-// expandAs computes an expansion and caches it.
-func (e *Expander) expandAs(key string, vs *definitions.ValueSet) (*CodeList, error) {
+// expandAndCache computes an expansion and caches it.
+func (e *Expander) expandAndCache(key string, vs *definitions.ValueSet) (*CodeList, error) {
 	x, err := e.expand(vs)
 	if err != nil {
 		return nil, err
 	}
-	e.Cache.put(key, x, definitions.OverlaySize(e.Library))
+	e.Cache.put(key, x, definitions.OverlaySize(e.Definitions))
 	return x, nil
 }
 
 func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
-	x, err := NewEvaluator(e.Library, e.Rules, e.Budget).ValueSet(vs)
+	x, err := NewEvaluator(e.Definitions, e.Rules, e.Budget).Evaluate(vs)
 	if err != nil {
 		return nil, err
 	}
@@ -82,43 +82,43 @@ func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
 		unwanted |= codesystem.FlagAbstract
 	}
 	if unwanted != 0 {
-		x.Entries = slices.DeleteFunc(x.Entries, func(entry definitions.Entry) bool { return e.Library.Flags(entry)&unwanted != 0 })
+		x.Entries = slices.DeleteFunc(x.Entries, func(entry definitions.Entry) bool { return e.Definitions.Flags(entry)&unwanted != 0 })
 	}
 	named := slices.Concat(vs.Supplements, e.Rules.Supplements)
-	if err := e.Budget.Charge(len(x.CodeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
+	if err := e.Budget.Charge(len(x.CodeSystems) * (1 + len(named) + len(x.requiredSupplements))); err != nil {
 		return nil, err
 	}
-	if x.Supplements, err = e.Library.Systems.RequiredSupplements(x.CodeSystems, slices.Concat(named, x.wanted)); err != nil {
+	if x.Supplements, err = e.Definitions.Systems.RequiredSupplements(x.CodeSystems, slices.Concat(named, x.requiredSupplements)); err != nil {
 		return nil, err
 	}
-	x.weights = e.Library.Usage.Files.Of(vs.URL)
-	return x, e.seal(x)
+	x.weights = e.Definitions.Usage.Files.TableFor(vs.URL)
+	return x, e.finalize(x)
 }
 
-// seal computes the tree and the digest of a complete expansion.
-func (e *Expander) seal(x *CodeList) (err error) {
+// finalize computes the tree and the digest of a complete expansion.
+func (e *Expander) finalize(x *CodeList) (err error) {
 	x.Entries = slices.Clip(x.Entries)
 	if x.MayBeTree {
 		if err := e.Budget.Charge(len(x.Entries)); err != nil {
 			return err
 		}
-		x.Tree = BuildTree(e.Library, x.Entries, x.Filtered)
+		x.Tree = BuildTree(e.Definitions, x.Entries, x.HasFilter)
 	}
 	x.Digest, err = e.digest(x)
-	x.searcher = new(searcher)
+	x.searcher = new(divisionCache)
 	return err
 }
 
 // digest hashes the content of an expansion. Expansions have equal digests only if they have equal content.
 func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
-	l, hash := e.Library, sha256.New()
+	l, hash := e.Definitions, sha256.New()
 	var line []byte
 	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff never occurs in UTF-8 text
 	for _, index := range x.CodeSystems {
 		field([]byte(l.Systems.CodeSystems[index].Canonical()))
 	}
 	for _, s := range x.Supplements {
-		field([]byte(l.Systems.CodeSystems[s.By].Canonical()))
+		field([]byte(l.Systems.CodeSystems[s.Supplement].Canonical()))
 	}
 	hash.Write(line)
 	for _, code := range x.Entries {
@@ -126,12 +126,12 @@ func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 		field([]byte(l.Systems.List[l.SystemOf(code)].URL))
 		field(l.Code(code))
 		field(l.Display(code))
-		if x.Versioned && code.IsKnown() {
+		if x.HasVersions && code.HasConcept() {
 			field([]byte(l.Systems.CodeSystems[code.CodeSystem].Version))
 		}
 		line = append(line, byte(l.Flags(code)&codesystem.ReportedFlags))
 		hash.Write(line)
-		if err := e.Budget.Charge(1 + len(line)/budget.PlainBytes); err != nil {
+		if err := e.Budget.Charge(1 + len(line)/budget.PlainBytesPerStep); err != nil {
 			return sum, err
 		}
 	}
@@ -141,8 +141,8 @@ func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 
 // CodeListCache caches the most recently used expansions. They do not expire because definitions are immutable.
 type CodeListCache struct {
-	items  boundedcache.Cache[string, *CodeList] // cost: size in entries
-	posted boundedcache.Cache[string, *posted]   // cost: size in bytes
+	expansions      boundedcache.Cache[string, *CodeList]       // cost: size in entries
+	inlineValueSets boundedcache.Cache[string, *inlineValueSet] // cost: size in bytes
 
 	flights singleflight.Group // expansions being computed
 }
@@ -150,52 +150,52 @@ type CodeListCache struct {
 // NewCodeListCache returns a cache with a capacity of limit entries.
 func NewCodeListCache(limit int) *CodeListCache {
 	return &CodeListCache{
-		items:  boundedcache.Cache[string, *CodeList]{MaxCost: int64(limit)},
-		posted: boundedcache.Cache[string, *posted]{MaxCost: int64(limit) * cachedBytes},
+		expansions:      boundedcache.Cache[string, *CodeList]{MaxCost: int64(limit)},
+		inlineValueSets: boundedcache.Cache[string, *inlineValueSet]{MaxCost: int64(limit) * bytesPerCachedEntry},
 	}
 }
 
-// posted is a value set of a request with the overlay that contains it.
-type posted struct {
+// inlineValueSet is a value set of a request with the overlay that contains it.
+type inlineValueSet struct {
 	overlay  *definitions.Set
 	valueSet *definitions.ValueSet
 }
 
-// inline returns a value set of a request, parsing it unless it is cached.
-func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*definitions.Set, *definitions.ValueSet, error) {
-	key := l.RequestDigest.Key(resource)
-	if p, ok := c.posted.Get(key); ok {
+// inlineValueSet returns a value set of a request, parsing it unless it is cached.
+func (c *CodeListCache) inlineValueSet(l *definitions.Set, resource jsontext.Value) (*definitions.Set, *definitions.ValueSet, error) {
+	key := l.RequestDigest.CacheKey(resource)
+	if p, ok := c.inlineValueSets.Get(key); ok {
 		return p.overlay, p.valueSet, nil
 	}
-	p := &posted{overlay: l.Overlay()}
+	p := &inlineValueSet{overlay: l.Overlay()}
 	var err error
-	if p.valueSet, err = p.overlay.Inline(resource); err != nil {
+	if p.valueSet, err = p.overlay.AddInline(resource); err != nil {
 		return nil, nil, err
 	}
-	if size := int64(definitions.OverlaySize(p.overlay)); size <= c.posted.MaxCost {
-		c.posted.Put(key, p, size)
+	if size := int64(definitions.OverlaySize(p.overlay)); size <= c.inlineValueSets.MaxCost {
+		c.inlineValueSets.Put(key, p, size)
 	}
 	return p.overlay, p.valueSet, nil
 }
 
 // Limit returns the capacity in entries.
-func (c *CodeListCache) Limit() int { return int(c.items.MaxCost) }
+func (c *CodeListCache) Limit() int { return int(c.expansions.MaxCost) }
 
-// Size of an expansion in addition to its entries: a constant number of entries, and one entry per cachedBytes bytes of
+// Size of an expansion in addition to its entries: a constant number of entries, and one entry per bytesPerCachedEntry bytes of
 // its key, because clients control the length of keys.
 const (
-	cachedSteady = 30
-	cachedBytes  = 12
+	cachedListOverhead  = 30
+	bytesPerCachedEntry = 12
 )
 
 // put caches an expansion unless it exceeds the capacity. overlay is the size of its overlay in bytes.
 func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
-	size := len(x.Entries) + cachedSteady + (len(key)+overlay)/cachedBytes
+	size := len(x.Entries) + cachedListOverhead + (len(key)+overlay)/bytesPerCachedEntry
 	if x.Tree != nil {
 		size += len(x.Entries) * 2 / 3
 	}
 	if size <= c.Limit() {
-		c.items.Put(key, x, int64(size))
+		c.expansions.Put(key, x, int64(size))
 	}
 }
 
@@ -204,96 +204,96 @@ var UnknownEntry = definitions.Entry{CodeSystem: definitions.None, Concept: defi
 
 // CodeList contains the codes of a value set in order, without duplicates. It is cached, shared and immutable.
 type CodeList struct {
-	used
+	dependencies
 	traits
 	Entries  []definitions.Entry // codes in order
 	Tree     *Tree               // tree of the codes; nil for a list
 	Digest   [sha256.Size]byte   // digest of the content
-	searcher *searcher
+	searcher *divisionCache
 	weights  weights.Table // weights of the value set; nil: those of the code systems
 }
 
-// used contains the definitions that an expansion depends on.
-type used struct {
-	CodeSystems []uint32                // in order of first use
-	ValueSets   []*definitions.ValueSet // direct and indirect imports
-	Supplements []definitions.Supplement
-	wanted      []string // canonicals of supplements that imported value sets require
-	Unchecked   []string // canonicals of missing code systems with listed codes
-	Based       []Basis  // grammars with only some codes in the expansion
-	Unlisted    []uint32 // code systems with omitted user-assigned codes
-	relative    bool     // the codes depend on the entries they are excluded from
-	Applied     []applied
+// dependencies contains the definitions that an expansion depends on.
+type dependencies struct {
+	CodeSystems         []uint32                // in order of first use
+	ValueSets           []*definitions.ValueSet // direct and indirect imports
+	Supplements         []definitions.Supplement
+	requiredSupplements []string       // canonicals of supplements that imported value sets require
+	UncheckedSystems    []string       // canonicals of missing code systems with listed codes
+	GrammarBases        []GrammarBasis // grammars with only some codes in the expansion
+	UserAssignedOmitted []uint32       // code systems with omitted user-assigned codes
+	dependsOnExcludes   bool           // the codes depend on the entries they are excluded from
+	AppliedParameters   []appliedParameter
 }
 
-// Basis identifies the value set that provided the codes of a grammar.
-type Basis struct {
+// GrammarBasis identifies the value set that provided the codes of a grammar.
+type GrammarBasis struct {
 	CodeSystem uint32                // index in SystemTable.CodeSystems
-	On         *definitions.ValueSet // value set; nil: the code system's list or filters
+	ValueSet   *definitions.ValueSet // value set; nil: the code system's list or filters
 }
 
 // traits determine how codes are compared and presented.
 type traits struct {
-	Versioned bool // codes have their version
-	Merged    bool // the value set names several versions that count as one
-	byVersion bool // a code in two versions is two codes
-	MayBeTree bool // may be a tree
-	Filtered  bool // an include has a filter
+	HasVersions           bool // codes have their version
+	MergesVersions        bool // the value set names several versions that count as one
+	distinguishesVersions bool // a code in two versions is two codes
+	MayBeTree             bool // may be a tree
+	HasFilter             bool // an include has a filter
 }
 
-// applied is a parameter of the request that affected the expansion.
-type applied struct{ Name, Value string }
+// appliedParameter is a parameter of the request that affected the expansion.
+type appliedParameter struct{ Name, Value string }
 
-func (u *used) apply(name, value string) {
-	definitions.AddTo(&u.Applied, applied{Name: name, Value: value})
+func (u *dependencies) recordParameter(name, value string) {
+	definitions.AppendUnique(&u.AppliedParameters, appliedParameter{Name: name, Value: value})
 }
 
 // maxLanguages is the maximum number of language lists with divisions per expansion. Requests may have arbitrary
 // languages; beyond the limit all divisions are dropped.
 const maxLanguages = 16
 
-// searcher contains the divisions of an expansion by language list, built on first use.
-type searcher struct {
-	mu        sync.Mutex
-	divisions map[string]*madeDivision // by list of languages
-	searched  atomic.Bool
+// divisionCache contains the divisions of an expansion by language list, built on first use.
+type divisionCache struct {
+	mu          sync.Mutex
+	divisions   map[string]*lazyDivision // by list of languages
+	wasSearched atomic.Bool
 }
 
 // division partitions the entries of an expansion for search: runs of concepts in code system order, which use the code
 // system's index, and the other entries.
 type division struct {
-	Searched []textindex.Part
-	Entries  []func(doc uint32) definitions.Entry // by part: maps a document to its entry
+	Parts   []textindex.Part
+	EntryAt []func(doc uint32) definitions.Entry // by part: maps a document to its entry
 }
 
-// look returns the division for a list of languages if it has been built.
-func (s *searcher) look(list string) (*division, bool) {
+// getIfBuilt returns the division for a list of languages if it has been built.
+func (s *divisionCache) getIfBuilt(list string) (*division, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	made, ok := s.divisions[list]
-	if !ok || !made.ready.Load() {
+	lazy, ok := s.divisions[list]
+	if !ok || !lazy.ready.Load() {
 		return nil, false
 	}
-	return made.division(), true
+	return lazy.division(), true
 }
 
 // get returns the division for a list of languages, built once. Requests for other languages do not wait for it.
-func (s *searcher) get(list string, divide func() *division) *division {
+func (s *divisionCache) get(list string, divide func() *division) *division {
 	s.mu.Lock()
-	made, ok := s.divisions[list]
+	lazy, ok := s.divisions[list]
 	if !ok {
 		if s.divisions == nil || len(s.divisions) >= maxLanguages {
-			s.divisions = make(map[string]*madeDivision)
+			s.divisions = make(map[string]*lazyDivision)
 		}
-		made = &madeDivision{division: sync.OnceValue(divide)}
-		s.divisions[list] = made
+		lazy = &lazyDivision{division: sync.OnceValue(divide)}
+		s.divisions[list] = lazy
 	}
 	s.mu.Unlock()
-	defer made.ready.Store(true)
-	return made.division()
+	defer lazy.ready.Store(true)
+	return lazy.division()
 }
 
-type madeDivision struct {
+type lazyDivision struct {
 	division func() *division
 	ready    atomic.Bool
 }

@@ -31,14 +31,14 @@ func TestCostlyDoNotWait(t *testing.T) {
 	})
 }
 
-// TestExpansionOfOneThatLeaves cancels a request that computes an expansion while another request waits for it.
-func TestExpansionOfOneThatLeaves(t *testing.T) {
+// TestExpansionOfCanceledRequest cancels a request that computes an expansion while another request waits for it.
+func TestExpansionOfCanceledRequest(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		var second *CodeList
 		waited := make(chan error)
-		gone := newBudget(&leaving{Context: t.Context(), leave: func() {
+		gone := newBudget(&cancelingContext{Context: t.Context(), leave: func() {
 			go func() {
 				x, err := l.expanding(newBudget(t.Context(), l)).Codes(vs)
 				second = x
@@ -55,24 +55,24 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	})
 }
 
-// leaving is a context that is canceled when it is first checked, after a callback.
-type leaving struct {
+// cancelingContext is a context that is canceled when it is first checked, after a callback.
+type cancelingContext struct {
 	context.Context
 	leave func()
 }
 
-func (c *leaving) Err() error {
+func (c *cancelingContext) Err() error {
 	c.leave()
 	return context.Canceled
 }
 
 func newBudget(ctx context.Context, l *library) *budget.Budget {
-	b := budget.New(ctx, l.set.Bounds.Gathered, nil)
+	b := budget.New(ctx, l.set.Bounds.VisitedCodes, nil)
 	return &b
 }
 
-func TestExpansionsAreRemembered(t *testing.T) {
-	l := libraryOf(t, fixture.Animals, fixture.AllOf("http://x/animals"), fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/a"))
+func TestExpansionsAreCached(t *testing.T) {
+	l := libraryOf(t, fixture.Animals, fixture.AllCodesOf("http://x/animals"), fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
 	vs, _ := l.set.ValueSets.Find("http://x/animals-all")
 	first, err := l.expanding(nil).Codes(vs)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expanding(nil).Codes(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = NewCodeListCache(2*cachedSteady + 8) // fits 8 fixture.Animals and one more: 9
+	l.expansions = NewCodeListCache(2*cachedListOverhead + 8) // fits 8 fixture.Animals and one more: 9
 	first, _ = l.expanding(nil).Codes(vs)
 	other, _ := l.set.ValueSets.Find("http://x/a-all")
 	if _, err := l.expanding(nil).Codes(other); err != nil {
@@ -90,28 +90,28 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expanding(nil).Codes(vs); second == first {
 		t.Error("the cache holds more than its limit")
 	}
-	l.expansions = NewCodeListCache(cachedSteady + 5)
-	if _, err := l.expanding(nil).Codes(vs); err != nil || held(l.expansions) != 0 {
-		t.Errorf("got %v, %d items", err, held(l.expansions))
+	l.expansions = NewCodeListCache(cachedListOverhead + 5)
+	if _, err := l.expanding(nil).Codes(vs); err != nil || countCached(l.expansions) != 0 {
+		t.Errorf("got %v, %d items", err, countCached(l.expansions))
 	}
 }
 
-func held(c *CodeListCache) int {
-	entries, _ := c.items.Held()
+func countCached(c *CodeListCache) int {
+	entries, _ := c.expansions.Size()
 	return entries
 }
 
 // TestCachedKeysCount checks that long keys count towards the capacity, because clients control their length.
 func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
-	long := strings.Repeat("x", 500*cachedBytes)
+	long := strings.Repeat("x", 500*bytesPerCachedEntry)
 	for _, key := range []string{long + "a", long + "b"} {
 		c.put(key, &CodeList{}, 0)
 	}
-	if n := held(c); n != 1 {
+	if n := countCached(c); n != 1 {
 		t.Errorf("%d are kept, want 1", n)
 	}
-	if c.put(long+long, &CodeList{}, 0); held(c) != 1 {
+	if c.put(long+long, &CodeList{}, 0); countCached(c) != 1 {
 		t.Error("one is kept whose key alone is larger than the cache")
 	}
 }
@@ -127,7 +127,7 @@ func TestEachOriginIsCached(t *testing.T) {
 	entire := strings.Replace(colours, `"version"`, `"valueSet":"http://x/colours/entire","version"`, 1)
 	holder := `{"resourceType":"ValueSet","url":"http://x/holder","contained":[
 		{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}],"compose":{"include":[{"valueSet":["#inner"]}]}}`
-	l := libraryOf(t, entire, fixture.AllOf("http://x/colours"), profileWithColours, holder)
+	l := libraryOf(t, entire, fixture.AllCodesOf("http://x/colours"), profileWithColours, holder)
 	sent := jsontext.Value(fixture.ValueSet("http://x/sent", twoColours))
 	anonymous := jsontext.Value(strings.Replace(string(sent), `"url":"http://x/sent",`, "", 1))
 	for name, tt := range map[string]struct {
@@ -163,7 +163,7 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 	set := l.set
 	var err error
 	if len(with) > 0 {
-		if set, err = set.With(with...); err != nil {
+		if set, err = set.WithResources(with...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := (&Expander{Library: set, Cache: l.expansions, Rules: &Rules{}}).Codes(vs)
+	x, err := (&Expander{Definitions: set, Cache: l.expansions, Rules: &Rules{}}).Codes(vs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 
 // TestSentContentDecides sends different content with the same canonical, or without one.
 func TestSentContentDecides(t *testing.T) {
-	l := libraryOf(t, colours, fixture.AllOf("http://x/colours"))
+	l := libraryOf(t, colours, fixture.AllCodesOf("http://x/colours"))
 	one := `{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}`
 	fewer := jsontext.Value(strings.Replace(colours, `{"code":"pink","display":"Pink"}`, `{"code":"blue"},{"code":"grey"}`, 1))
 	loaded := ValueSetRef{URL: "http://x/colours-all"}
@@ -195,8 +195,8 @@ func TestSentContentDecides(t *testing.T) {
 		"posted as the loaded one, shorter":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("http://x/colours-all", one))}, want: 1},
 		"posted without url":                 {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", twoColours))}, want: 2},
 		"posted without url, shorter":        {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet("", one))}, want: 1},
-		"posted beside another code system":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, with: []jsontext.Value{fewer}, want: 5},
-		"posted without another code system": {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllOf("http://x/colours"))}, want: 4},
+		"posted beside another code system":  {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllCodesOf("http://x/colours"))}, with: []jsontext.Value{fewer}, want: 5},
+		"posted without another code system": {ref: ValueSetRef{ValueSet: jsontext.Value(fixture.AllCodesOf("http://x/colours"))}, want: 4},
 	} {
 		for range 2 {
 			if x := l.codesOf(t, tt.ref, tt.with...); len(x.Entries) != tt.want {
@@ -210,21 +210,21 @@ func TestSentContentDecides(t *testing.T) {
 func TestSentIsBounded(t *testing.T) {
 	l := libraryOf(t, colours)
 	size := definitions.OverlaySize(overlayOf(t, l, "http://x/0"))
-	l.expansions = NewCodeListCache(3 * size / cachedBytes)
+	l.expansions = NewCodeListCache(3 * size / bytesPerCachedEntry)
 	for url := range strings.FieldsSeq("http://x/1 http://x/2 http://x/3 http://x/4 http://x/5") {
 		l.codesOf(t, ValueSetRef{ValueSet: jsontext.Value(fixture.ValueSet(url, twoColours))})
 	}
-	if n, cost := l.expansions.posted.Held(); n != 2 && n != 3 || cost > int64(3*size) {
+	if n, cost := l.expansions.inlineValueSets.Size(); n != 2 && n != 3 || cost > int64(3*size) {
 		t.Errorf("%d value sets of %d bytes are kept", n, cost)
 	}
-	if _, cost := l.expansions.items.Held(); cost > int64(l.expansions.Limit()) {
+	if _, cost := l.expansions.expansions.Size(); cost > int64(l.expansions.Limit()) {
 		t.Errorf("expansions of %d codes are kept", cost)
 	}
 }
 
 func overlayOf(t *testing.T, l *library, url string) *definitions.Set {
 	t.Helper()
-	overlay, err := l.set.With(jsontext.Value(fixture.ValueSet(url, twoColours)))
+	overlay, err := l.set.WithResources(jsontext.Value(fixture.ValueSet(url, twoColours)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type library struct {
 
 // expanding returns an expander with empty rules and a budget; nil is unlimited.
 func (l *library) expanding(b *budget.Budget) *Expander {
-	return &Expander{Library: l.set, Cache: l.expansions, Rules: &Rules{}, Budget: b}
+	return &Expander{Definitions: l.set, Cache: l.expansions, Rules: &Rules{}, Budget: b}
 }
 
 func load(t testing.TB, o definitions.Options) *library {

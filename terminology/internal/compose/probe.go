@@ -11,10 +11,10 @@ import (
 
 // CheckImports returns an error if value sets import each other, whether or not the imports affect the code.
 func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions.ValueSet]bool) error {
-	if c.used == nil {
-		c.used = new(CodeList)
+	if c.current == nil {
+		c.current = new(CodeList)
 	}
-	if err := c.enter(vs); err != nil {
+	if err := c.pushPath(vs); err != nil {
 		return err
 	}
 	defer func() { c.Path = c.Path[:len(c.Path)-1] }()
@@ -35,8 +35,8 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 	return nil
 }
 
-// tested returns the entry of the probe's code in the code system of an include, or nothing.
-func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
+// probeSystem returns the entry of the probe's code in the code system of an include, or nothing.
+func (c *Evaluator) probeSystem(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	e := definitions.Entry{CodeSystem: index, Concept: definitions.None}
 	var at codesystem.Concept
 	if cs != nil {
@@ -46,19 +46,19 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 		}
 	}
 	switch {
-	case set.Enumerated:
-		return c.inList(set, cs, e)
-	case cs != nil && !e.IsKnown() && cs.Content.IsPart() && len(set.Filters) == 0:
+	case set.IsEnumerated:
+		return c.probeList(set, cs, e)
+	case cs != nil && !e.HasConcept() && cs.Content.IsPartial() && len(set.Filters) == 0:
 		return []definitions.Entry{e}, nil // it may be in another fragment
-	case !e.IsKnown():
+	case !e.HasConcept():
 		return nil, checkFilters(set, cs)
 	}
 	for i, filter := range set.Filters {
-		holds, err := c.filters.holds(cs, at, filter)
+		matches, err := c.filters.matches(cs, at, filter)
 		if err != nil {
-			return nil, located(err, "filter", i)
+			return nil, prependExpression(err, "filter", i)
 		}
-		if !holds {
+		if !matches {
 			c.Probe.explain(cs, at, filter)
 			return nil, nil
 		}
@@ -69,8 +69,8 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 // explain records why a concept does not match a filter, if its code system provides the reason.
 func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f definitions.Filter) {
 	if _, property, err := valuesOf(cs, f); err == nil && property >= 0 && !isHierarchical(f) {
-		if why := cs.Concepts.Explainer.Explain(c, property, f.Op, f.Value); why != "" {
-			definitions.AddTo(&p.Mismatch, why)
+		if why := cs.Concepts.FilterExplainer.Explain(c, property, f.Op, f.Value); why != "" {
+			definitions.AppendUnique(&p.MismatchReasons, why)
 		}
 	}
 }
@@ -79,25 +79,25 @@ func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f defi
 func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error {
 	for i, filter := range set.Filters {
 		if filter.Value == "" && cs != nil {
-			return located(noValue(cs, filter), "filter", i)
+			return prependExpression(newNoValueError(cs, filter), "filter", i)
 		}
 	}
 	return nil
 }
 
-// inList returns the entry of the probe's code in the enumerated concepts of an include, or nothing.
-func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSystem, e definitions.Entry) ([]definitions.Entry, error) {
-	if err := c.spend(int(set.Last-set.First)/2 + int(set.Last-set.First)*len(c.Probe.Code)/budget.PlainBytes); err != nil {
+// probeList returns the entry of the probe's code in the enumerated concepts of an include, or nothing.
+func (c *Evaluator) probeList(set *definitions.ConceptSet, cs *definitions.CodeSystem, e definitions.Entry) ([]definitions.Entry, error) {
+	if err := c.spend(int(set.EndRow-set.FirstRow)/2 + int(set.EndRow-set.FirstRow)*len(c.Probe.Code)/budget.PlainBytesPerStep); err != nil {
 		return nil, err
 	}
-	for row := set.First; row < set.Last; row++ {
-		table, at := c.library.Row(row)
+	for row := set.FirstRow; row < set.EndRow; row++ {
+		table, at := c.definitions.Row(row)
 		code := table.Texts.At(table.Code[at])
 		same := bytes.Equal(code, c.Probe.Code) || cs != nil && !cs.CaseSensitive && codesystem.EqualFold(code, c.Probe.Code)
 		if !same {
 			continue
 		}
-		if e.Listed = row; e.IsKnown() || cs == nil || !cs.IsComplete() || set.Expanded {
+		if e.Row = row; e.HasConcept() || cs == nil || !cs.IsComplete() || set.FromStoredExpansion {
 			return []definitions.Entry{e}, nil
 		}
 		break
@@ -105,11 +105,11 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	return nil, nil
 }
 
-// notAmong returns the entries of the probe's code that are not excluded.
-func notAmong(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
+// subtractProbed returns the entries of the probe's code that are not excluded.
+func subtractProbed(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
 		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // an enumerated code without a known concept matches any version
-			return !byVersion || x.CodeSystem == e.CodeSystem || !x.IsKnown() && x.Listed != 0
+			return !byVersion || x.CodeSystem == e.CodeSystem || !x.HasConcept() && x.Row != 0
 		})
 	})
 }

@@ -37,9 +37,9 @@ func (r *Rules) HasParameter(name string) bool {
 	return parameters.Find(r.Parameters, name) != nil
 }
 
-// key returns a cache key for the rules.
-func (r *Rules) key() string {
-	key := r.Versions.key()
+// cacheKey returns a cache key for the rules.
+func (r *Rules) cacheKey() string {
+	key := r.Versions.cacheKey()
 	if len(r.Supplements) > 0 || r.Date != "" {
 		key += "\x02" + strings.Join(r.Supplements, "\x01") + "\x02" + r.Date
 	}
@@ -93,13 +93,13 @@ func (v *VersionRules) List(name string) *[]string {
 // Check validates a parameter if it belongs to a list.
 func (v *VersionRules) Check(in *parameters.Input) error {
 	list := v.List(in.Name)
-	if url, version := outcome.Split(in.Value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
+	if url, version := outcome.SplitCanonical(in.Value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
 		return outcome.BadRequest("invalid", "the parameter %s must be system|version", in.Name)
 	}
 	return nil
 }
 
-func (v *VersionRules) none() bool {
+func (v *VersionRules) isEmpty() bool {
 	return v.Preferred == nil && v.Required == nil && v.Forced == nil && v.ValueSets == nil && v.Excluded == nil && v.Match == parameters.Unset
 }
 
@@ -107,15 +107,15 @@ func (v *VersionRules) none() bool {
 func (v *VersionRules) Cost() (steps int) {
 	for _, list := range v.lists() {
 		for _, rule := range *list {
-			steps += 1 + len(rule)/budget.PlainBytes
+			steps += 1 + len(rule)/budget.PlainBytesPerStep
 		}
 	}
 	return steps
 }
 
-// key returns a cache key for the rules.
-func (v *VersionRules) key() string {
-	if v.none() {
+// cacheKey returns a cache key for the rules.
+func (v *VersionRules) cacheKey() string {
+	if v.isEmpty() {
 		return ""
 	}
 	var key strings.Builder
@@ -129,31 +129,31 @@ func (v *VersionRules) key() string {
 
 // Apply returns the code system version for an include with a declared version, or "" for any, and the rule that
 // determined it.
-func (v *VersionRules) Apply(url, declared string) (version string, rule applied) {
+func (v *VersionRules) Apply(url, declared string) (version string, rule appliedParameter) {
 	if version, rule := VersionFor(v.Forced, url); version != "" {
-		return version, applied{"force-system-version", rule}
+		return version, appliedParameter{"force-system-version", rule}
 	}
 	if declared != "" {
-		return declared, applied{}
+		return declared, appliedParameter{}
 	}
 	return v.ApplyDefault(url)
 }
 
 // ApplyDefault is like Apply, but for an include without a version, ignoring forced versions.
-func (v *VersionRules) ApplyDefault(url string) (version string, rule applied) {
+func (v *VersionRules) ApplyDefault(url string) (version string, rule appliedParameter) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
-		return version, applied{"system-version", rule}
+		return version, appliedParameter{"system-version", rule}
 	}
 	if version, rule := VersionFor(v.Required, url); version != "" {
-		return version, applied{"check-system-version", rule}
+		return version, appliedParameter{"check-system-version", rule}
 	}
-	return "", applied{}
+	return "", appliedParameter{}
 }
 
 // Excludes reports whether exclude-system matches a code system or its version.
 func (v *VersionRules) Excludes(url, version string) bool {
 	return slices.ContainsFunc(v.Excluded, func(reference string) bool {
-		system, only := outcome.Split(reference)
+		system, only := outcome.SplitCanonical(reference)
 		return system == url && (only == "" || definitions.MatchesVersion(version, only))
 	})
 }
@@ -168,48 +168,48 @@ func VersionFor(list []string, url string) (version, rule string) {
 	return "", ""
 }
 
-// codeSystem selects the code system version for an include. The order of precedence is: forced, declared, preferred,
+// selectCodeSystem selects the code system version for an include. The order of precedence is: forced, declared, preferred,
 // required, latest; the latter as of the locked date or the request's date. index is None if that version is not
 // loaded, wanted is the requested version, and use reports whether the include applies. A probe selects the version
 // itself.
-func (c *Evaluator) codeSystem(set *definitions.ConceptSet) (index uint32, wanted string, use bool, err error) {
+func (c *Evaluator) selectCodeSystem(set *definitions.ConceptSet) (index uint32, requested string, use bool, err error) {
 	if c.Probe != nil {
-		if index, use = c.Probe.Choose(set); use {
-			err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
+		if index, use = c.Probe.ChooseVersion(set); use {
+			err = c.spend(8*(1+len(c.definitions.Systems.Versions(set.System))) + c.Probe.VersionCount/budget.PlainBytesPerStep)
 		}
 		return index, set.Version, use, err
 	}
-	if index, wanted, err = c.version(set.System, set.Version); err != nil {
-		return index, wanted, false, err
+	if index, requested, err = c.resolveVersion(set.System, set.Version); err != nil {
+		return index, requested, false, err
 	}
-	version := wanted
+	version := requested
 	if index != definitions.None {
-		version = c.library.Systems.CodeSystems[index].Version
+		version = c.definitions.Systems.CodeSystems[index].Version
 	}
-	return index, wanted, !c.rules.Versions.Excludes(set.System, version), nil
+	return index, requested, !c.rules.Versions.Excludes(set.System, version), nil
 }
 
-func (c *Evaluator) version(url, version string) (index uint32, wanted string, err error) {
-	if index := c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], url, version); index != definitions.None {
+func (c *Evaluator) resolveVersion(url, version string) (index uint32, requested string, err error) {
+	if index := c.definitions.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], url, version); index != definitions.None {
 		return index, version, nil
 	}
 	version, rule := c.rules.Versions.Apply(url, version)
 	if rule.Name != "" {
-		c.used.apply(rule.Name, rule.Value)
+		c.current.recordParameter(rule.Name, rule.Value)
 	}
-	index = c.library.Systems.CodeSystem(url, version)
+	index = c.definitions.Systems.CodeSystem(url, version)
 	if date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date); version == "" && date != "" {
-		index, err = c.library.Systems.CodeSystemAt(url, date)
+		index, err = c.definitions.Systems.CodeSystemAt(url, date)
 	}
 	required, _ := VersionFor(c.rules.Versions.Required, url)
-	if err == nil && index != definitions.None && required != "" && !definitions.MatchesVersion(c.library.Systems.CodeSystems[index].Version, required) {
-		err = WrongVersion(c.library.Systems.CodeSystems[index], required)
+	if err == nil && index != definitions.None && required != "" && !definitions.MatchesVersion(c.definitions.Systems.CodeSystems[index].Version, required) {
+		err = NewWrongVersionError(c.definitions.Systems.CodeSystems[index], required)
 	}
 	return index, version, err
 }
 
-// WrongVersion returns the error for a code system version that violates check-system-version.
-func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
+// NewWrongVersionError returns the error for a code system version that violates check-system-version.
+func NewWrongVersionError(cs *definitions.CodeSystem, required string) *outcome.Error {
 	return outcome.New(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
 }
@@ -225,20 +225,20 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 	if vs, ok := importing.ContainedValueSet(reference); ok {
 		return vs, nil
 	}
-	url, version := outcome.Split(reference)
+	url, version := outcome.SplitCanonical(reference)
 	if version == "" {
 		var rule string
 		if version, rule = VersionFor(c.rules.Versions.ValueSets, url); version != "" {
 			reference = outcome.Canonical(url, version)
-			c.used.apply("default-valueset-version", rule)
+			c.current.recordParameter("default-valueset-version", rule)
 		}
 	}
 	if definitions.IsWildcard(version) || c.rules.Date != "" {
-		if err := c.spend(len(c.library.ValueSets.List)); err != nil {
+		if err := c.spend(len(c.definitions.ValueSets.List)); err != nil {
 			return nil, err
 		}
 	}
-	if vs, ok := c.library.AnyValueSet(reference, c.rules.Date); ok {
+	if vs, ok := c.definitions.ResolveValueSet(reference, c.rules.Date); ok {
 		return vs, nil
 	}
 	id := "VS_EXP_IMPORT_UNK"
@@ -255,7 +255,7 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 // sent the value set.
 func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
 	if ref.ValueSet != nil {
-		if err := b.Read(len(ref.ValueSet)); err != nil {
+		if err := b.ChargeRead(len(ref.ValueSet)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -264,35 +264,35 @@ func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules 
 	}
 	switch {
 	case ref.ID != "":
-		vs, err = byInstance(l, ref)
+		vs, err = findByID(l, ref)
 	case ref.ValueSet != nil:
-		return c.inline(l, ref.ValueSet)
+		return c.inlineValueSet(l, ref.ValueSet)
 	case ref.URL != "":
-		vs, err = byURL(l, ref, rules)
+		vs, err = findByURL(l, ref, rules)
 	case ref.Context != "":
-		vs, err = byContext(l, ref, rules)
+		vs, err = findByContext(l, ref, rules)
 	default:
 		err = outcome.BadRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 	}
 	return l, vs, err
 }
 
-// byInstance returns a value set by ID. If ref has a URL too, it must match.
-func byInstance(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
+// findByID returns a value set by ID. If ref has a URL too, it must match.
+func findByID(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
 	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
 	if !ok {
-		return nil, outcome.Unknown("", "there is no value set with the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
+		return nil, outcome.NewUnknown("", "there is no value set with the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
 	}
-	if ref.URL != "" && !vs.IsNamed(ref.URL) {
+	if ref.URL != "" && !vs.MatchesCanonical(ref.URL) {
 		return nil, outcome.BadRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.Canonical(), ref.URL)
 	}
 	return vs, nil
 }
 
-// byURL returns a value set by URL and requested version.
-func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
+// findByURL returns a value set by URL and requested version.
+func findByURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference := ref.URL
-	if url, version := outcome.Split(ref.URL); ref.Version != "" {
+	if url, version := outcome.SplitCanonical(ref.URL); ref.Version != "" {
 		if version != "" && version != ref.Version {
 			return nil, outcome.BadRequest("invalid", "url has version %s, but valueSetVersion is %s", version, ref.Version)
 		}
@@ -302,23 +302,23 @@ func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.Val
 			reference = outcome.Canonical(url, version)
 		}
 	}
-	if vs, ok := d.AnyValueSet(reference, rules.Date); ok {
+	if vs, ok := d.ResolveValueSet(reference, rules.Date); ok {
 		return vs, nil
 	}
 	if _, ok := d.ValueSets.Find(reference); ok {
-		return nil, definitions.NewNoVersionError("value set", reference, rules.Date)
+		return nil, definitions.NewOnlyLaterVersionsError("value set", reference, rules.Date)
 	}
 	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
-	return nil, outcome.Unknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)
+	return nil, outcome.NewUnknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)
 }
 
-// byContext returns the value set bound to an element of a profile.
-func byContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
-	reference, ok := d.ValueSets.BoundTo(ref.Context)
+// findByContext returns the value set bound to an element of a profile.
+func findByContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
+	reference, ok := d.ValueSets.BoundValueSet(ref.Context)
 	if !ok {
-		return nil, outcome.Unknown("", "no value set is known for the context "+ref.Context)
+		return nil, outcome.NewUnknown("", "no value set is known for the context "+ref.Context)
 	}
-	return byURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
+	return findByURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
 // ValueSetRef refers to a value set by ID, resource, URL or context. The first nonempty field applies.
@@ -326,7 +326,7 @@ type ValueSetRef struct {
 	// ID is the ID for an instance-level operation. A URL must match that resource.
 	ID string
 
-	// ValueSet is the value set resource in JSON.
+	// Evaluate is the value set resource in JSON.
 	ValueSet jsontext.Value
 
 	// URL is the canonical: url or url|version.

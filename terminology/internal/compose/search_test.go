@@ -82,13 +82,13 @@ func TestWeightsByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := DivisionOf(l.set, x, "", nil)
-	if err != nil || len(d.Searched) != 1 || d.Searched[0].Index == nil {
-		t.Fatalf("%d parts, %v", len(d.Searched), err)
+	if err != nil || len(d.Parts) != 1 || d.Parts[0].Index == nil {
+		t.Fatalf("%d parts, %v", len(d.Parts), err)
 	}
 	for _, filter := range []string{"f", "fever", "n1", "n", "5 fever"} {
 		f := textindex.NewFilter(filter, nil)
-		got, total, _ := textindex.Search(d.Searched, f, 0, math.MaxInt32, nil)
-		want, n, _ := textindex.Search([]textindex.Part{{Corpus: d.Searched[0].Corpus}}, f, 0, math.MaxInt32, nil)
+		got, total, _ := textindex.Search(d.Parts, f, 0, math.MaxInt32, nil)
+		want, n, _ := textindex.Search([]textindex.Part{{Corpus: d.Parts[0].Corpus}}, f, 0, math.MaxInt32, nil)
 		if fmt.Sprint(got) != fmt.Sprint(want) || total != n || total == 0 {
 			t.Errorf("filter %q: got %d, want %d in the order of the scan", filter, total, n)
 		}
@@ -118,7 +118,7 @@ func TestSearchInLanguage(t *testing.T) {
 		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
-		l := libraryOf(t, fixture.Limbs(concepts), fixture.AllOf("http://x/limbs"))
+		l := libraryOf(t, fixture.Limbs(concepts), fixture.AllCodesOf("http://x/limbs"))
 		vs, _ := l.set.ValueSets.Find("http://x/limbs-all")
 		x, err := l.expanding(nil).Codes(vs)
 		if err != nil {
@@ -158,9 +158,9 @@ func TestSearchInParts(t *testing.T) {
 			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
 			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
 		x, rows := codesAndRows(t, l)
-		plain := []textindex.Part{{Corpus: &entryCorpus{library: l.set, codes: x, rows: rows}}}
-		if d, _ := DivisionOf(l.set, x, "", nil); size > Scanned && len(d.Searched) != 3 {
-			t.Errorf("%d parts, want two runs and the rest", len(d.Searched))
+		plain := []textindex.Part{{Corpus: &entryCorpus{definitions: l.set, codes: x, rows: rows}}}
+		if d, _ := DivisionOf(l.set, x, "", nil); size > MaxScanned && len(d.Parts) != 3 {
+			t.Errorf("%d parts, want two runs and the rest", len(d.Parts))
 		}
 		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {

@@ -21,7 +21,7 @@ const maxTreeDepth = 200
 func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	places := make(map[uint32][]uint32) // by code system: position in the expansion plus one, by concept
 	for i, e := range entries {
-		if !e.IsNumbered() {
+		if !e.HasConceptNumber() {
 			return nil
 		}
 		if places[e.CodeSystem] == nil {
@@ -32,7 +32,7 @@ func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tr
 	parents := make([]uint32, len(entries))
 	for i, e := range entries {
 		var ok bool
-		if parents[i], ok = above(d.Systems.CodeSystems[e.CodeSystem], e.Concept, places[e.CodeSystem], direct); !ok {
+		if parents[i], ok = parentPosition(d.Systems.CodeSystems[e.CodeSystem], e.Concept, places[e.CodeSystem], direct); !ok {
 			return nil
 		}
 	}
@@ -42,9 +42,9 @@ func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tr
 	return newTree(parents)
 }
 
-// above returns the position of a concept's parent if direct, otherwise of its nearest ancestor in the expansion. It
+// parentPosition returns the position of a concept's parent if direct, otherwise of its nearest ancestor in the expansion. It
 // returns false if several paths lead upward.
-func above(cs *definitions.CodeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
+func parentPosition(cs *definitions.CodeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
 		parents := cs.Concepts.Hierarchy.Parents(concept)
 		switch {

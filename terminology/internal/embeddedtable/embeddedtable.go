@@ -23,12 +23,12 @@ func New(data []byte) codesystem.System { return newSystem(data, nil) }
 
 func newSystem(data []byte, weights iter.Seq2[string, float64]) *system {
 	return &system{data: data, table: sync.OnceValue(func() *table.Table {
-		t, err := read(data)
+		t, err := buildTable(data)
 		if err != nil {
 			panic(fmt.Errorf("packed code system: %w", err))
 		}
 		if weights != nil {
-			t.Weigh(weights)
+			t.SetWeights(weights)
 		}
 		return t
 	})}
@@ -40,8 +40,8 @@ type system struct {
 	table func() *table.Table
 }
 
-// Weigh returns the same concepts with usage weights.
-func (s *system) Weigh(weights iter.Seq2[string, float64]) codesystem.System {
+// WithWeights returns the same concepts with usage weights.
+func (s *system) WithWeights(weights iter.Seq2[string, float64]) codesystem.System {
 	return newSystem(s.data, weights)
 }
 
@@ -55,25 +55,25 @@ func Unpack(data []byte) ([]byte, error) {
 	return decoder.DecodeAll(data, nil)
 }
 
-// read builds the table of a CodeSystem.
-func read(data []byte) (*table.Table, error) {
+// buildTable builds the table of a CodeSystem.
+func buildTable(data []byte) (*table.Table, error) {
 	resource, err := Unpack(data)
 	if err != nil {
 		return nil, err
 	}
 	language, caseSensitive := "", true
-	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.ReaderOf(resource)
+	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.NewValueReader(resource)
 	b.Reset()
-	err = r.Counting(fhirjson.NewOverhead(math.MaxInt64)).Object(func(name []byte) error {
+	err = r.WithOverhead(fhirjson.NewOverhead(math.MaxInt64)).Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
 			return r.ReadString(&language)
 		case "caseSensitive":
 			return r.ReadBool(&caseSensitive)
 		case "property":
-			return r.Array(func() error { return b.PropertyDefinition(r) })
+			return r.Array(func() error { return b.ReadPropertyDefinition(r) })
 		case "concept":
-			return r.Array(func() error { return b.Concept(r) })
+			return r.Array(func() error { return b.ReadConcept(r) })
 		}
 		return r.Skip()
 	})
@@ -163,11 +163,11 @@ func (s *system) SearchRank(concept uint32) uint32 { return s.table().SearchRank
 func (s *system) SearchWeight(concept uint32) float64 { return s.table().SearchWeight(concept) }
 
 var (
-	_ codesystem.System    = (*system)(nil)
-	_ codesystem.List      = (*system)(nil)
-	_ codesystem.Hierarchy = (*system)(nil)
-	_ codesystem.Filters   = (*system)(nil)
-	_ codesystem.Notes     = (*system)(nil)
-	_ codesystem.Dialects  = (*system)(nil)
-	_ codesystem.Search    = (*system)(nil)
+	_ codesystem.System       = (*system)(nil)
+	_ codesystem.List         = (*system)(nil)
+	_ codesystem.Hierarchy    = (*system)(nil)
+	_ codesystem.Filterable   = (*system)(nil)
+	_ codesystem.Annotations  = (*system)(nil)
+	_ codesystem.Multilingual = (*system)(nil)
+	_ codesystem.Searchable   = (*system)(nil)
 )

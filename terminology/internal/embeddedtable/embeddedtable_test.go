@@ -29,26 +29,26 @@ func TestTable(t *testing.T) {
 	s := codesystem.DetectInterfaces(New(pack(t, colours)))
 	red, ok := s.Locate([]byte("RED"))
 	code, display, flags := s.Concept(red)
-	got := fmt.Sprintln(ok, string(code), string(display), flags&codesystem.FlagDesignated != 0, s.Len(), s.Language(), s.Hierarchy.Children(red.Number),
-		s.Hierarchy.Parents(1), string(s.Code(codesystem.At(1))), s.Filters.Properties(), s.Dialects.HasLanguage("de"), string(s.Notes.Definition(red)))
+	got := fmt.Sprintln(ok, string(code), string(display), flags&codesystem.FlagHasDesignations != 0, s.Len(), s.Language(), s.Hierarchy.Children(red.Number),
+		s.Hierarchy.Parents(1), string(s.Code(codesystem.ConceptAt(1))), s.Filterable.Properties(), s.Multilingual.HasLanguage("de"), string(s.Annotations.Definition(red)))
 	if want := "true red Red true 2 en [1] [0] pink [{hue }] true as blood\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if found := s.Search.SearchIndex("de"); found == nil || len(s.AppendTexts(nil, red)) != 2 || len(s.AppendValues(nil, red)) != 1 {
+	if found := s.Searchable.SearchIndex("de"); found == nil || len(s.AppendTexts(nil, red)) != 2 || len(s.AppendValues(nil, red)) != 1 {
 		t.Error("not all of it is there")
 	}
 }
 
 func TestWeigh(t *testing.T) {
 	plain := New(pack(t, colours)).(*system)
-	weighed := codesystem.DetectInterfaces(plain.Weigh(maps.All(map[string]float64{"pink": 3})))
-	if got := []float64{weighed.Search.SearchWeight(1), plain.SearchWeight(1)}; !slices.Equal(got, []float64{3, 0}) {
+	weighed := codesystem.DetectInterfaces(plain.WithWeights(maps.All(map[string]float64{"pink": 3})))
+	if got := []float64{weighed.Searchable.SearchWeight(1), plain.SearchWeight(1)}; !slices.Equal(got, []float64{3, 0}) {
 		t.Errorf("got %v", got)
 	}
 }
 
 // Data is not read before its first use.
-func TestNotReadAtOnce(t *testing.T) {
+func TestReadOnFirstUse(t *testing.T) {
 	s := New([]byte("no zstd"))
 	codesystem.DetectInterfaces(s)
 	defer func() {

@@ -62,25 +62,25 @@ type Array struct {
 	// Name is the name of the member.
 	Name string
 
-	begun bool
+	started bool
 }
 
 // IsEmpty reports whether no element has been appended.
-func (x *Array) IsEmpty() bool { return !x.begun }
+func (x *Array) IsEmpty() bool { return !x.started }
 
 // Next appends the separator before an element.
 func (x *Array) Next(dst []byte) []byte {
-	if x.begun {
+	if x.started {
 		return append(dst, ',')
 	}
-	x.begun = true
+	x.started = true
 	dst = append(append(dst, ',', '"'), x.Name...)
 	return append(dst, '"', ':', '[')
 }
 
 // End appends the closing bracket unless the array is empty.
 func (x *Array) End(dst []byte) []byte {
-	if !x.begun {
+	if !x.started {
 		return dst
 	}
 	return append(dst, ']')

@@ -18,10 +18,10 @@ import (
 
 // Reader reads FHIR JSON as a stream of tokens. Callers copy the values they need and skip the others.
 type Reader struct {
-	dec     *jsontext.Decoder
-	scratch []byte
-	within  string // path of the value within a larger one
-	short   *Overhead
+	dec      *jsontext.Decoder
+	scratch  []byte
+	basePath string // path of the value within a larger one
+	overhead *Overhead
 }
 
 // NewReader returns a reader of src. Of duplicate members, the last one wins, because rejecting duplicates would
@@ -30,24 +30,26 @@ func NewReader(src io.Reader) *Reader {
 	return &Reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
 }
 
-// ReaderOf returns a reader of a value.
-func ReaderOf(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
+// NewValueReader returns a reader of a value.
+func NewValueReader(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
 
-// Counting makes the reader use s to count short elements, and returns the reader.
-func (r *Reader) Counting(s *Overhead) *Reader {
-	r.short = s
+// WithOverhead makes the reader use s to count short elements, and returns the reader.
+func (r *Reader) WithOverhead(s *Overhead) *Reader {
+	r.overhead = s
 	return r
 }
 
 // Inner returns a reader of a value read by r.
-func (r *Reader) Inner(value jsontext.Value) *Reader { return ReaderOf(value).Counting(r.Shortage()) }
+func (r *Reader) Inner(value jsontext.Value) *Reader {
+	return NewValueReader(value).WithOverhead(r.Overhead())
+}
 
-// Shortage returns the counter of short elements.
-func (r *Reader) Shortage() *Overhead {
-	if r.short == nil {
-		r.short = NewOverhead(MaxShort)
+// Overhead returns the counter of short elements.
+func (r *Reader) Overhead() *Overhead {
+	if r.overhead == nil {
+		r.overhead = NewOverhead(DefaultMaxOverhead)
 	}
-	return r.short
+	return r.overhead
 }
 
 // Offset returns the number of bytes read.
@@ -67,7 +69,7 @@ func (r *Reader) peekError() error {
 // Object reads an object and calls member with the name of each member. member must read or skip exactly the value; the
 // name is valid until then.
 func (r *Reader) Object(member func(name []byte) error) error {
-	if err := r.delimiter('{'); err != nil {
+	if err := r.readDelimiter('{'); err != nil {
 		return err
 	}
 	for r.dec.PeekKind() != '}' {
@@ -79,28 +81,28 @@ func (r *Reader) Object(member func(name []byte) error) error {
 			return err
 		}
 	}
-	return r.delimiter('}')
+	return r.readDelimiter('}')
 }
 
 // Array reads an array and calls element before each element.
-func (r *Reader) Array(element func() error) error { return r.ArrayOf(shortElement, element) }
+func (r *Reader) Array(element func() error) error { return r.ArrayOf(minElementMemory, element) }
 
 // ArrayOf is like Array, but for elements that need as much memory as held bytes of JSON.
-func (r *Reader) ArrayOf(held int64, element func() error) error {
-	if err := r.delimiter('['); err != nil {
+func (r *Reader) ArrayOf(memory int64, element func() error) error {
+	if err := r.readDelimiter('['); err != nil {
 		return err
 	}
-	short := r.Shortage()
+	short := r.Overhead()
 	for r.dec.PeekKind() != ']' {
 		start := r.Offset()
 		if err := element(); err != nil {
 			return err
 		}
-		if err := short.Add(r.Offset()-start, held); err != nil {
+		if err := short.Add(r.Offset()-start, memory); err != nil {
 			return fmt.Errorf("%s: %w", r.Pointer(), err)
 		}
 	}
-	return r.delimiter(']')
+	return r.readDelimiter(']')
 }
 
 // Text reads a string. The returned bytes are valid until the next call.
@@ -110,7 +112,7 @@ func (r *Reader) Text() ([]byte, error) {
 		return nil, err
 	}
 	if len(raw) > MaxString {
-		return nil, fmt.Errorf("%s: %w", r.Pointer(), &TooLargeError{What: "a string", Most: MaxString})
+		return nil, fmt.Errorf("%s: %w", r.Pointer(), &TooLargeError{Subject: "a string", Max: MaxString})
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
@@ -139,7 +141,7 @@ func (r *Reader) ReadName(s *string) error {
 	if err := r.ReadString(s); err != nil || len(*s) <= MaxName {
 		return err
 	}
-	return fmt.Errorf("%s: %w", r.Pointer(), &TooLargeError{What: "a url or version", Most: MaxName})
+	return fmt.Errorf("%s: %w", r.Pointer(), &TooLargeError{Subject: "a url or version", Max: MaxName})
 }
 
 // ReadBool reads a boolean into b.
@@ -149,7 +151,7 @@ func (r *Reader) ReadBool(b *bool) error {
 		*b = kind == 't'
 		return r.Skip()
 	default:
-		return r.unexpected("true or false", kind)
+		return r.newUnexpectedError("true or false", kind)
 	}
 }
 
@@ -161,7 +163,7 @@ func (r *Reader) Primitive() ([]byte, error) {
 	case '0', 't', 'f':
 		return r.Value(kind)
 	default:
-		return nil, r.unexpected("a primitive value", kind)
+		return nil, r.newUnexpectedError("a primitive value", kind)
 	}
 }
 
@@ -177,9 +179,9 @@ func (r *Reader) IsPrimitive() bool {
 // Skip skips the next value.
 func (r *Reader) Skip() error { return r.dec.SkipValue() }
 
-func (r *Reader) delimiter(want jsontext.Kind) error {
+func (r *Reader) readDelimiter(want jsontext.Kind) error {
 	if kind := r.dec.PeekKind(); kind != want {
-		return r.unexpected(kindName(want), kind)
+		return r.newUnexpectedError(kindName(want), kind)
 	}
 	_, err := r.dec.ReadToken()
 	return err
@@ -188,7 +190,7 @@ func (r *Reader) delimiter(want jsontext.Kind) error {
 // Value reads a value of the given kind; 0 means any. The returned value is valid until the next call.
 func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	if kind := r.dec.PeekKind(); kind != want && want != 0 {
-		return nil, r.unexpected(kindName(want), kind)
+		return nil, r.newUnexpectedError(kindName(want), kind)
 	}
 	return r.dec.ReadValue()
 }
@@ -203,8 +205,8 @@ func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
 	return value, value.Compact()
 }
 
-// unexpected returns the error for a value of the wrong kind, or the decoder's error if there is no value.
-func (r *Reader) unexpected(want string, got jsontext.Kind) error {
+// newUnexpectedError returns the error for a value of the wrong kind, or the decoder's error if there is no value.
+func (r *Reader) newUnexpectedError(want string, got jsontext.Kind) error {
 	if got == 0 {
 		err := r.peekError()
 		if errors.Is(err, io.EOF) {
@@ -217,7 +219,7 @@ func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 
 // Pointer returns the JSON pointer to the current position.
 func (r *Reader) Pointer() string {
-	if p := r.within + string(r.dec.StackPointer()); p != "" {
+	if p := r.basePath + string(r.dec.StackPointer()); p != "" {
 		return p
 	}
 	return "/"
@@ -242,42 +244,42 @@ func kindName(k jsontext.Kind) string {
 
 // TooLargeError is the error for a value that exceeds its maximum size.
 type TooLargeError struct {
-	// What describes the value.
-	What string
+	// Subject describes the value.
+	Subject string
 
-	// Most is the maximum size in bytes.
-	Most int64
+	// Max is the maximum size in bytes.
+	Max int64
 }
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s is larger than %s, the most that is read", e.What, SizeText(e.Most))
+	return fmt.Sprintf("%s is larger than %s, the most that is read", e.Subject, FormatSize(e.Max))
 }
 
-// SizeText formats a number of bytes.
-func SizeText(n int64) string {
+// FormatSize formats a number of bytes.
+func FormatSize(n int64) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
 	}
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// valueSource is the source of a decoder. It fails if a value exceeds the memory limit, or if its context is done.
-type valueSource struct {
+// limitedSource is the source of a decoder. It fails if a value exceeds the memory limit, or if its context is done.
+type limitedSource struct {
 	ctx  context.Context
 	src  io.Reader
 	dec  *jsontext.Decoder
 	read int64
-	most int64
+	max  int64
 }
 
 // Read implements [io.Reader].
-func (v *valueSource) Read(b []byte) (int, error) {
+func (v *limitedSource) Read(b []byte) (int, error) {
 	if err := v.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if v.read-v.dec.InputOffset() > v.most {
-		return 0, &TooLargeError{What: "a value", Most: v.most}
+	if v.read-v.dec.InputOffset() > v.max {
+		return 0, &TooLargeError{Subject: "a value", Max: v.max}
 	}
 	n, err := v.src.Read(b)
 	v.read += int64(n)
@@ -285,8 +287,8 @@ func (v *valueSource) Read(b []byte) (int, error) {
 }
 
 // NewSourceReader returns a reader of a file that buffers at most most bytes per value.
-func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
-	v := &valueSource{ctx: ctx, src: src, most: most}
+func NewSourceReader(ctx context.Context, src io.Reader, limit int64) *Reader {
+	v := &limitedSource{ctx: ctx, src: src, max: limit}
 	r := NewReader(v)
 	v.dec = r.dec
 	return r
@@ -294,20 +296,20 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 
 // Overhead sums up the memory of values in excess of their JSON length. Without a limit, five million empty objects
 // would use a hundred times their length.
-type Overhead struct{ bytes, most int64 }
+type Overhead struct{ bytes, max int64 }
 
 // NewOverhead returns an Overhead with a limit in bytes.
-func NewOverhead(most int64) *Overhead { return &Overhead{most: most} }
+func NewOverhead(limit int64) *Overhead { return &Overhead{max: limit} }
 
-// MaxShort is the default limit of a [Overhead].
-const MaxShort = 16 << 20
+// DefaultMaxOverhead is the default limit of a [Overhead].
+const DefaultMaxOverhead = 16 << 20
 
-// shortElement is the minimum memory of an array element in bytes.
-const shortElement = 32
+// minElementMemory is the minimum memory of an array element in bytes.
+const minElementMemory = 32
 
 // Add adds a value of length bytes of JSON that uses held bytes of memory.
-func (s *Overhead) Add(length, held int64) error {
-	if s.bytes += max(0, held-length); s.bytes > s.most {
+func (s *Overhead) Add(length, memory int64) error {
+	if s.bytes += max(0, memory-length); s.bytes > s.max {
 		return errors.New("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
 	}
 	return nil
@@ -318,7 +320,7 @@ var ErrNoResourceType = errors.New("no resourceType: not a FHIR resource")
 
 // ResourceType returns the type of a resource.
 func ResourceType(resource jsontext.Value) (kind string, err error) {
-	r := ReaderOf(resource)
+	r := NewValueReader(resource)
 	err = r.Object(func(name []byte) error {
 		if string(name) == "resourceType" {
 			if err := r.ReadString(&kind); err != nil {
@@ -344,8 +346,8 @@ type String struct {
 	// Name is the name of the member.
 	Name string
 
-	// Into is the destination of the value.
-	Into *string
+	// Destination is the destination of the value.
+	Destination *string
 }
 
 // Strings reads the given string members of an object and skips all others.
@@ -358,7 +360,7 @@ func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) er
 	return r.Object(func(name []byte) error {
 		for _, m := range members {
 			if m.Name == string(name) {
-				return r.ReadString(m.Into)
+				return r.ReadString(m.Destination)
 			}
 		}
 		return other(name)
@@ -374,15 +376,15 @@ type Member struct {
 	Value jsontext.Value
 }
 
-// Keep appends a copy of the next value to list under the given name, and returns a reader of it.
-func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
+// ReadMember appends a copy of the next value to list under the given name, and returns a reader of it.
+func (r *Reader) ReadMember(name string, list *[]Member) (*Reader, error) {
 	value, err := r.CompactValue(0)
 	if err != nil {
 		return nil, err
 	}
 	*list = append(*list, Member{Name: name, Value: value})
 	inner := r.Inner(value)
-	inner.within = strings.TrimSuffix(r.Pointer(), "/")
+	inner.basePath = strings.TrimSuffix(r.Pointer(), "/")
 	return inner, nil
 }
 

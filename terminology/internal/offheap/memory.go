@@ -14,24 +14,24 @@ import (
 // Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would double their memory,
 // because the collector waits for the same amount of garbage.
 //
-// The collector does not track uses of a region: an array must not be read after its owner is collected (see [ReleaseWith]).
+// The collector does not track uses of a region: an array must not be read after its owner is collected (see [ReleaseWhenCollected]).
 type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
 
-// InUse returns the number of bytes outside the heap.
-func InUse() int64 { return mappedBytes.Load() }
+// BytesInUse returns the number of bytes outside the heap.
+func BytesInUse() int64 { return mappedBytes.Load() }
 
-// Smallest is the minimum size in bytes of an array to move to a region, which consists of whole pages.
-const Smallest = 64 << 10
+// MinSize is the minimum size in bytes of an array to move to a region, which consists of whole pages.
+const MinSize = 64 << 10
 
 // scalar is an element type without pointers.
 type scalar interface {
 	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
 }
 
-// ReleaseWith releases m when owner is collected. Code that reads an array in m must keep owner reachable.
-func ReleaseWith[T any](owner *T, m *Memory) {
+// ReleaseWhenCollected releases m when owner is collected. Code that reads an array in m must keep owner reachable.
+func ReleaseWhenCollected[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
 
@@ -39,7 +39,7 @@ func ReleaseWith[T any](owner *T, m *Memory) {
 func (m *Memory) Release() {
 	for _, region := range m.regions {
 		mappedBytes.Add(-int64(len(region)))
-		unmap(region)
+		unmapRegion(region)
 	}
 	m.regions = nil
 }
@@ -47,9 +47,9 @@ func (m *Memory) Release() {
 // Regions returns the number of regions.
 func (m *Memory) Regions() int { return len(m.regions) }
 
-// Take returns a zeroed region of at least size bytes, or nil if mapping fails. Pages use no memory until written.
-func (m *Memory) Take(size int) []byte {
-	region := mapped(size)
+// Allocate returns a zeroed region of at least size bytes, or nil if mapping fails. Pages use no memory until written.
+func (m *Memory) Allocate(size int) []byte {
+	region := mapRegion(size)
 	if region != nil {
 		mappedBytes.Add(int64(size))
 		m.regions = append(m.regions, region)
@@ -61,10 +61,10 @@ func (m *Memory) Take(size int) []byte {
 func Move[T scalar](m *Memory, lists ...*[]T) {
 	for _, list := range lists {
 		size := len(*list) * int(unsafe.Sizeof(*new(T)))
-		if size < Smallest {
+		if size < MinSize {
 			continue
 		}
-		if region := m.Take(size); region != nil {
+		if region := m.Allocate(size); region != nil {
 			own := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(region))), len(*list))
 			copy(own, *list)
 			*list = own
@@ -75,7 +75,7 @@ func Move[T scalar](m *Memory, lists ...*[]T) {
 // Grow moves text to a region with capacity for more bytes. m must not contain other arrays.
 func (m *Memory) Grow(text []byte, more int) []byte {
 	var next Memory
-	region := next.Take(len(text) + more)
+	region := next.Allocate(len(text) + more)
 	if region == nil {
 		return text
 	}
@@ -86,7 +86,7 @@ func (m *Memory) Grow(text []byte, more int) []byte {
 	return text
 }
 
-// Holds reports whether text is in m; append may have moved it to the heap.
-func (m *Memory) Holds(text []byte) bool {
+// Contains reports whether text is in m; append may have moved it to the heap.
+func (m *Memory) Contains(text []byte) bool {
 	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
 }

@@ -8,7 +8,7 @@ import (
 
 func TestSettle(t *testing.T) {
 	m := new(Memory)
-	long, short := make([]uint32, Smallest), make([]uint32, 3)
+	long, short := make([]uint32, MinSize), make([]uint32, 3)
 	for i := range long {
 		long[i] = uint32(i)
 	}
@@ -39,36 +39,36 @@ func TestMemoryGrows(t *testing.T) {
 	if len(m.regions) > 1 {
 		t.Errorf("%d regions, want that of the last growth alone", len(m.regions))
 	}
-	if len(m.regions) == 1 && !m.Holds(list) {
+	if len(m.regions) == 1 && !m.Contains(list) {
 		t.Error("not in memory")
 	}
-	if m.Holds(append(list, make([]byte, 1<<20)...)) {
+	if m.Contains(append(list, make([]byte, 1<<20)...)) {
 		t.Error("holds what has moved to the heap")
 	}
 }
 
 // TestMemoryIsReleased checks that memory is released after its owner is collected.
 func TestMemoryIsReleased(t *testing.T) {
-	before := InUse()
+	before := BytesInUse()
 	owner, m := new([100]byte), new(Memory)
-	m.Take(1 << 20)
-	ReleaseWith(owner, m)
+	m.Allocate(1 << 20)
+	ReleaseWhenCollected(owner, m)
 	runtime.GC()
 	if mapsMemory() && len(m.regions) != 1 {
 		t.Fatal("released too soon")
 	}
 	runtime.KeepAlive(owner)
-	for InUse() > before { // the cleanup runs some time after the collection
+	for BytesInUse() > before { // the cleanup runs some time after the collection
 		runtime.GC()
 	}
 }
 
 // mapsMemory reports whether the system supports off-heap memory.
 func mapsMemory() bool {
-	region := mapped(1)
+	region := mapRegion(1)
 	if region == nil {
 		return false
 	}
-	unmap(region)
+	unmapRegion(region)
 	return true
 }

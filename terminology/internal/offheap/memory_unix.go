@@ -4,8 +4,8 @@ package offheap
 
 import "golang.org/x/sys/unix"
 
-// mapped returns anonymous memory, or nil if mapping fails.
-func mapped(size int) []byte {
+// mapRegion returns anonymous memory, or nil if mapping fails.
+func mapRegion(size int) []byte {
 	region, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil // the array stays on the heap
@@ -13,6 +13,6 @@ func mapped(size int) []byte {
 	return region
 }
 
-func unmap(region []byte) {
+func unmapRegion(region []byte) {
 	_ = unix.Munmap(region) // cannot fail for an entire mapped region
 }

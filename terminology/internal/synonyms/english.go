@@ -4,14 +4,14 @@ package synonyms
 import _ "embed"
 
 // English is the English list, including references to its sources.
-var English = words + "\n" + concepts
+var English = wordSynonyms + "\n" + conceptSynonyms
 
-// words maps abbreviations and common words to the words that code systems use.
+// wordSynonyms maps abbreviations and common words to the words that code systems use.
 //
 //go:embed english.txt
-var words string
+var wordSynonyms string
 
-// concepts contains alternative names of concepts.
+// conceptSynonyms contains alternative names of concepts.
 //
 //go:embed concepts.txt
-var concepts string
+var conceptSynonyms string

@@ -17,8 +17,8 @@ import (
 // Builder reads the concepts of a code system from JSON. It is reused for several code systems, so that its arrays grow
 // only once; Build copies them to arrays of the exact size.
 type Builder struct {
-	read   source
-	nested uint32 // parent of the next nested concept
+	source source
+	parent uint32 // parent of the next nested concept
 
 	// Size is the size of the source in bytes; 0 for a short-lived table.
 	Size int64
@@ -30,100 +30,102 @@ type Builder struct {
 	Modifiers func(r *fhirjson.Reader) error
 }
 
-// largeText is the size of texts in bytes from which on a code system is stored off the heap. Its memory is reserved at
+// largeTextSize is the size of texts in bytes from which on a code system is stored off the heap. Its memory is reserved at
 // once by an estimate.
-const largeText = 4 << 20
+const largeTextSize = 4 << 20
 
 // reserve reserves memory for the rest of a large code system, extrapolated from the read part of the source. Unused
 // memory is never touched and so never resident.
 func (b *Builder) reserve(r *fhirjson.Reader) {
-	c := &b.read.concepts
-	if len(c.texts) < largeText || cap(c.texts)-len(c.texts) > 1<<16 || b.Size == 0 {
+	c := &b.source.concepts
+	if len(c.texts) < largeTextSize || cap(c.texts)-len(c.texts) > 1<<16 || b.Size == 0 {
 		return
 	}
 	read := r.Offset()
 	factor := min(float64(b.Size)/float64(max(1, read)), 1000) * 1.02
-	c.texts = b.Memory.Grow(c.texts, room(len(c.texts), factor))
-	c.code, c.display = reserved(c.code, factor), reserved(c.display, factor)
-	c.meaning, c.nestedIn = reserved(c.meaning, factor), reserved(c.nestedIn, factor)
-	b.read.reader.Designations = reserved(b.read.reader.Designations, factor)
-	b.read.properties.rows, b.read.pairs = reserved(b.read.properties.rows, factor), reserved(b.read.pairs, factor)
+	c.texts = b.Memory.Grow(c.texts, extraCapacity(len(c.texts), factor))
+	c.code, c.display = withCapacity(c.code, factor), withCapacity(c.display, factor)
+	c.definition, c.parent = withCapacity(c.definition, factor), withCapacity(c.parent, factor)
+	b.source.reader.Designations = withCapacity(b.source.reader.Designations, factor)
+	b.source.properties.rows, b.source.pairs = withCapacity(b.source.properties.rows, factor), withCapacity(b.source.pairs, factor)
 }
 
-// settle moves a large code system off the heap and frees temporary memory before the next one is read. Collecting is
+// moveOffHeap moves a large code system off the heap and frees temporary memory before the next one is read. Collecting is
 // cheap because there are no pointers to follow.
-func (b *Builder) settle(t *Table) {
-	m, texts := new(offheap.Memory), b.read.concepts.texts
+func (b *Builder) moveOffHeap(t *Table) {
+	m, texts := new(offheap.Memory), b.source.concepts.texts
 	t.concepts.texts = slices.Clip(texts)
-	if b.Memory.Holds(texts) {
+	if b.Memory.Contains(texts) {
 		*m, b.Memory = b.Memory, offheap.Memory{}
 	} else {
 		offheap.Move(m, (*[]byte)(&t.concepts.texts))
 		b.Memory.Release()
 	}
 	moveArrays(t, m)
-	offheap.ReleaseWith(t, m)
-	b.read = source{}
+	offheap.ReleaseWhenCollected(t, m)
+	b.source = source{}
 	debug.FreeOSMemory()
 }
 
-// reserved returns a list with capacity for factor times its length.
-func reserved[S ~[]T, T any](list S, factor float64) S {
-	return slices.Grow(list, room(len(list), factor))
+// withCapacity returns a list with capacity for factor times its length.
+func withCapacity[S ~[]T, T any](list S, factor float64) S {
+	return slices.Grow(list, extraCapacity(len(list), factor))
 }
 
-// room returns the additional capacity for n elements and a growth factor.
-func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
+// extraCapacity returns the additional capacity for n elements and a growth factor.
+func extraCapacity(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
 // Reset prepares the builder for the next code system.
 func (b *Builder) Reset() {
-	b.read.reset()
-	b.nested = noParent
+	b.source.reset()
+	b.parent = noParent
 }
 
-// PropertyDefinition reads an entry of CodeSystem.property.
-func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error { return b.read.properties.define(r) }
+// ReadPropertyDefinition reads an entry of CodeSystem.property.
+func (b *Builder) ReadPropertyDefinition(r *fhirjson.Reader) error {
+	return b.source.properties.readDefinition(r)
+}
 
-// Concept reads an entry of CodeSystem.concept with its nested concepts.
-func (b *Builder) Concept(r *fhirjson.Reader) error {
+// ReadConcept reads an entry of CodeSystem.concept with its nested concepts.
+func (b *Builder) ReadConcept(r *fhirjson.Reader) error {
 	b.reserve(r)
-	c := &b.read.concepts
-	concept, parent := uint32(c.len()), b.nested
+	c := &b.source.concepts
+	concept, parent := uint32(c.len()), b.parent
 	c.code = append(c.code, 0)
 	c.display = append(c.display, 0)
-	c.meaning = append(c.meaning, 0)
-	c.nestedIn = append(c.nestedIn, parent)
+	c.definition = append(c.definition, 0)
+	c.parent = append(c.parent, parent)
 	if parent != noParent {
-		b.read.pairs = append(b.read.pairs, pair{from: parent, to: concept})
+		b.source.pairs = append(b.source.pairs, pair{from: parent, to: concept})
 	}
-	b.nested = concept
-	err := r.Object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
-	b.nested = parent
+	b.parent = concept
+	err := r.Object(func(name []byte) error { return b.readConceptMember(r, concept, string(name)) })
+	b.parent = parent
 	if err == nil && len(c.codeOf(concept)) == 0 {
 		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	return err
 }
 
-func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
-	c, reader := &b.read.concepts, &b.read.reader
+func (b *Builder) readConceptMember(r *fhirjson.Reader, concept uint32, name string) error {
+	c, reader := &b.source.concepts, &b.source.reader
 	switch name {
 	case "code":
 		return c.texts.Read(r, &c.code[concept])
 	case "display":
 		return c.texts.Read(r, &c.display[concept])
 	case "definition":
-		return c.texts.Read(r, &c.meaning[concept])
+		return c.texts.Read(r, &c.definition[concept])
 	case "designation":
-		return r.Array(func() error { return reader.Designation(r, &c.texts, concept) })
+		return r.Array(func() error { return reader.ReadDesignation(r, &c.texts, concept) })
 	case "extension":
-		return reader.Extension(r, &c.texts, concept)
+		return reader.ReadExtensions(r, &c.texts, concept)
 	case "modifierExtension":
 		return b.Modifiers(r)
 	case "property":
-		return r.Array(func() error { return b.read.properties.read(r, &c.texts, concept) })
+		return r.Array(func() error { return b.source.properties.read(r, &c.texts, concept) })
 	case "concept":
-		return r.Array(func() error { return b.Concept(r) })
+		return r.Array(func() error { return b.ReadConcept(r) })
 	default:
 		return r.Skip()
 	}
@@ -131,26 +133,26 @@ func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string)
 
 // Build returns the table of the concepts. language is the language of their displays.
 func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
-	read := &b.read
+	read := &b.source
 	read.indexCodes()
 	if uint64(len(read.concepts.texts)) > math.MaxUint32 {
 		return nil, errors.New("more than 4 GiB of text")
 	}
-	read.relate()
-	read.flag()
+	read.addPropertyRelations()
+	read.setFlags()
 	n := read.concepts.len()
 	t := &Table{
 		concepts: read.concepts, language: language, indexes: new(searchIndexes),
 		designations: newDesignations(n, &read.reader), extensions: newConceptExtensions(read.reader.Extensions),
-		children: newRelation(n, read.pairs), parents: newRelation(n, inverse(read.pairs)),
-		properties: read.properties.list, values: read.properties.sorted(n),
+		children: newRelation(n, read.pairs), parents: newRelation(n, invertPairs(read.pairs)),
+		properties: read.properties.list, values: read.properties.sortByConcept(n),
 	}
 	c := &t.concepts
 	c.caseSensitive = caseSensitive
 	c.code, c.display, c.flags = slices.Clone(c.code), slices.Clone(c.display), slices.Clone(c.flags)
-	c.meaning, c.nestedIn = cloneUsed(c.meaning, 0), cloneUsed(c.nestedIn, noParent)
-	if len(c.texts) >= largeText && b.Size > 0 { // a code system of a request is short-lived
-		b.settle(t)
+	c.definition, c.parent = cloneUsed(c.definition, 0), cloneUsed(c.parent, noParent)
+	if len(c.texts) >= largeTextSize && b.Size > 0 { // a code system of a request is short-lived
+		b.moveOffHeap(t)
 	} else {
 		c.texts = slices.Clone(c.texts)
 	}
@@ -177,7 +179,7 @@ type source struct {
 func (s *source) reset() {
 	c := &s.concepts
 	s.concepts = concepts{
-		texts: c.texts[:0], code: c.code[:0], display: c.display[:0], meaning: c.meaning[:0], nestedIn: c.nestedIn[:0], flags: c.flags[:0],
+		texts: c.texts[:0], code: c.code[:0], display: c.display[:0], definition: c.definition[:0], parent: c.parent[:0], flags: c.flags[:0],
 	}
 	s.reader.Reset()
 	s.properties = propertyRows{rows: s.properties.rows[:0]}
@@ -189,32 +191,32 @@ func (s *source) reset() {
 func (s *source) indexCodes() {
 	s.concepts.index = newCodeIndex(s.concepts.len())
 	first := []uint32(nil) // first occurrence of each concept, allocated when one is dropped
-	kept := uint32(0)
+	unique := uint32(0)
 	for concept := range uint32(s.concepts.len()) {
 		code := s.concepts.codeOf(concept)
-		if same, found := s.concepts.exact(code); found {
+		if same, found := s.concepts.locateExact(code); found {
 			if first == nil {
-				first = identity(s.concepts.len())
+				first = identityPermutation(s.concepts.len())
 			}
 			first[concept] = same
 			continue
 		}
-		s.concepts.code[kept], s.concepts.display[kept] = s.concepts.code[concept], s.concepts.display[concept]
-		s.concepts.meaning[kept], s.concepts.nestedIn[kept] = s.concepts.meaning[concept], s.concepts.nestedIn[concept]
-		s.concepts.index.insert(code, kept)
+		s.concepts.code[unique], s.concepts.display[unique] = s.concepts.code[concept], s.concepts.display[concept]
+		s.concepts.definition[unique], s.concepts.parent[unique] = s.concepts.definition[concept], s.concepts.parent[concept]
+		s.concepts.index.insert(code, unique)
 		if first != nil {
-			first[concept] = kept
+			first[concept] = unique
 		}
-		kept++
+		unique++
 	}
-	s.concepts.code, s.concepts.display = s.concepts.code[:kept], s.concepts.display[:kept]
-	s.concepts.meaning, s.concepts.nestedIn = s.concepts.meaning[:kept], s.concepts.nestedIn[:kept]
+	s.concepts.code, s.concepts.display = s.concepts.code[:unique], s.concepts.display[:unique]
+	s.concepts.definition, s.concepts.parent = s.concepts.definition[:unique], s.concepts.parent[:unique]
 	if first != nil {
-		s.rename(first)
+		s.renumber(first)
 	}
 }
 
-func identity(n int) []uint32 {
+func identityPermutation(n int) []uint32 {
 	ids := make([]uint32, n)
 	for i := range ids {
 		ids[i] = uint32(i)
@@ -222,8 +224,8 @@ func identity(n int) []uint32 {
 	return ids
 }
 
-// rename replaces concept numbers in all data.
-func (s *source) rename(to []uint32) {
+// renumber replaces concept numbers in all data.
+func (s *source) renumber(to []uint32) {
 	for i, p := range s.pairs {
 		s.pairs[i] = pair{from: to[p.from], to: to[p.to]}
 	}
@@ -238,17 +240,17 @@ func (s *source) rename(to []uint32) {
 		row := &s.reader.Extensions[i]
 		row.Owner = to[row.Owner]
 	}
-	for i, parent := range s.concepts.nestedIn {
+	for i, parent := range s.concepts.parent {
 		if parent != noParent {
-			s.concepts.nestedIn[i] = to[parent]
+			s.concepts.parent[i] = to[parent]
 		}
 	}
 }
 
-// relate adds pairs for the properties parent and child. It ignores values that are not concepts of the code system.
-func (s *source) relate() {
+// addPropertyRelations adds pairs for the properties parent and child. It ignores values that are not concepts of the code system.
+func (s *source) addPropertyRelations() {
 	for i, p := range s.properties.list {
-		isParent, isChild := p.Is("parent"), p.Is("child")
+		isParent, isChild := p.IsStandard("parent"), p.IsStandard("child")
 		if !isParent && !isChild {
 			continue
 		}
@@ -256,7 +258,7 @@ func (s *source) relate() {
 			if int(row.property) != i {
 				continue
 			}
-			other, ok := s.concepts.exact(s.concepts.texts.At(row.value))
+			other, ok := s.concepts.locateExact(s.concepts.texts.At(row.value))
 			if ok && isParent {
 				s.pairs = append(s.pairs, pair{from: other, to: row.concept})
 			} else if ok {
@@ -266,19 +268,19 @@ func (s *source) relate() {
 	}
 }
 
-func (s *source) flag() {
+func (s *source) setFlags() {
 	s.concepts.flags = slices.Grow(s.concepts.flags, s.concepts.len())[:s.concepts.len()]
 	clear(s.concepts.flags)
 	for _, row := range s.properties.rows {
 		s.concepts.flags[row.concept] |= flagsOf(s.properties.list[row.property], string(s.concepts.texts.At(row.value)))
 	}
 	for _, d := range s.reader.Designations {
-		s.concepts.flags[d.Owner] |= codesystem.FlagDesignated
+		s.concepts.flags[d.Owner] |= codesystem.FlagHasDesignations
 	}
 	for _, x := range s.reader.Extensions {
-		s.concepts.flags[x.Owner] |= codesystem.FlagExtended
+		s.concepts.flags[x.Owner] |= codesystem.FlagHasExtensions
 		if x.Kind == codesystem.ExtensionStandardsStatus {
-			s.concepts.flags[x.Owner] |= codesystem.FlagStatus
+			s.concepts.flags[x.Owner] |= codesystem.FlagHasStatus
 			if bytes.Contains(s.concepts.texts.At(x.Value), []byte(`"withdrawn"`)) {
 				s.concepts.flags[x.Owner] |= codesystem.FlagInactive
 			}
@@ -289,18 +291,18 @@ func (s *source) flag() {
 // flagsOf returns the flags that a property value sets.
 func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	switch {
-	case p.Is("notSelectable") && value == "true":
+	case p.IsStandard("notSelectable") && value == "true":
 		return codesystem.FlagAbstract
-	case p.Is("user-assigned") && value == "true":
+	case p.IsStandard("user-assigned") && value == "true":
 		return codesystem.FlagUserAssigned
-	case p.Is("inactive") && value == "true":
-		return codesystem.FlagInactive | codesystem.FlagStatus
-	case p.Is("status") && (value == "retired" || value == "inactive"):
-		return codesystem.FlagInactive | codesystem.FlagStatus
-	case p.Is("status") && !strings.EqualFold(value, "active") && value != "":
-		return codesystem.FlagStatus
-	case p.Is("deprecated") && value != "false" && value != "", p.Is("deprecationDate") && value != "":
-		return codesystem.FlagDeprecated | codesystem.FlagStatus
+	case p.IsStandard("inactive") && value == "true":
+		return codesystem.FlagInactive | codesystem.FlagHasStatus
+	case p.IsStandard("status") && (value == "retired" || value == "inactive"):
+		return codesystem.FlagInactive | codesystem.FlagHasStatus
+	case p.IsStandard("status") && !strings.EqualFold(value, "active") && value != "":
+		return codesystem.FlagHasStatus
+	case p.IsStandard("deprecated") && value != "false" && value != "", p.IsStandard("deprecationDate") && value != "":
+		return codesystem.FlagDeprecated | codesystem.FlagHasStatus
 	}
 	return 0
 }
@@ -320,10 +322,10 @@ type propertyRows struct {
 	rows []propertyRow
 }
 
-// define reads an entry of CodeSystem.property.
-func (p *propertyRows) define(r *fhirjson.Reader) error {
+// readDefinition reads an entry of CodeSystem.property.
+func (p *propertyRows) readDefinition(r *fhirjson.Reader) error {
 	var property codesystem.Property
-	err := r.Strings(fhirjson.String{Name: "code", Into: &property.Code}, fhirjson.String{Name: "uri", Into: &property.URI})
+	err := r.Strings(fhirjson.String{Name: "code", Destination: &property.Code}, fhirjson.String{Name: "uri", Destination: &property.URI})
 	if err != nil {
 		return err
 	}
@@ -349,14 +351,14 @@ func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uin
 		switch {
 		case string(name) == "code":
 			coded = true
-			return p.code(r, &row.property)
+			return p.readCode(r, &row.property)
 		case string(name) == "valueCoding":
 			row.kind = valueCoding
 			return row.readCoding(r, t)
 		case bytes.HasPrefix(name, []byte("value")):
 			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
 			s, err := r.Primitive()
-			row.value = p.text(t, s)
+			row.value = p.appendText(t, s)
 			return err
 		default:
 			return r.Skip()
@@ -371,16 +373,16 @@ func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uin
 	return err
 }
 
-// text appends a property value unless it equals the previous one: siblings share a parent, and most concepts a status.
-func (p *propertyRows) text(t *codesystem.Texts, value []byte) codesystem.TextRef {
+// appendText appends a property value unless it equals the previous one: siblings share a parent, and most concepts a status.
+func (p *propertyRows) appendText(t *codesystem.Texts, value []byte) codesystem.TextRef {
 	if last := len(p.rows) - 1; last >= 0 && bytes.Equal(t.At(p.rows[last].value), value) {
 		return p.rows[last].value
 	}
 	return t.Append(value)
 }
 
-// code reads a property code and returns its index, adding the property if necessary.
-func (p *propertyRows) code(r *fhirjson.Reader, index *uint16) error {
+// readCode reads a property code and returns its index, adding the property if necessary.
+func (p *propertyRows) readCode(r *fhirjson.Reader, index *uint16) error {
 	code, err := r.Text()
 	if err != nil {
 		return err
@@ -402,7 +404,7 @@ func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) erro
 		return err
 	}
 	row.coding = t.Append(whole)
-	inner := fhirjson.ReaderOf(whole)
+	inner := fhirjson.NewValueReader(whole)
 	return inner.Object(func(name []byte) error {
 		if string(name) == "code" {
 			return t.Read(inner, &row.value)
@@ -411,8 +413,8 @@ func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) erro
 	})
 }
 
-// sorted returns the property values in concept order.
-func (p *propertyRows) sorted(n int) propertyValues {
+// sortByConcept returns the property values in concept order.
+func (p *propertyRows) sortByConcept(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}
 	}

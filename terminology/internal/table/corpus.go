@@ -22,14 +22,14 @@ type conceptCorpus struct {
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
-	c := &conceptCorpus{table: t, languages: l, language: l.Best(t)}
+	c := &conceptCorpus{table: t, languages: l, language: l.BestAvailable(t)}
 	if !codesystem.MayBeForeign(t, c.language) {
 		return c
 	}
 	var texts []codesystem.Text
 	for concept := range uint32(t.Len()) {
-		texts = t.AppendTexts(texts[:0], codesystem.At(concept))
-		if shown := l.Preferred(texts); shown >= 0 && l.Foreign(&texts[shown], c.language) {
+		texts = t.AppendTexts(texts[:0], codesystem.ConceptAt(concept))
+		if shown := l.PreferredDisplay(texts); shown >= 0 && l.IsForeign(&texts[shown], c.language) {
 			if c.foreign == nil {
 				c.foreign = bitset.New(t.Len())
 			}
@@ -47,15 +47,15 @@ func (c *conceptCorpus) Language() string       { return cmp.Or(c.language, c.ta
 func (c *conceptCorpus) Rank(doc uint32) uint32 {
 	rank := c.table.SearchRank(doc)
 	if c.foreign != nil && c.foreign.Has(doc) {
-		return textindex.Foreign(rank)
+		return textindex.ForeignRank(rank)
 	}
 	return rank
 }
 
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.concepts.displayOf(doc)
-	if !c.languages.None() {
-		display = c.languages.DisplayOf(c.table.AppendTexts(nil, codesystem.At(doc)))
+	if !c.languages.IsEmpty() {
+		display = c.languages.DisplayOf(c.table.AppendTexts(nil, codesystem.ConceptAt(doc)))
 	}
 	if len(display) == 0 {
 		return c.table.concepts.codeOf(doc)
@@ -63,9 +63,9 @@ func (c *conceptCorpus) Display(doc uint32) []byte {
 	return display
 }
 
-func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
-	if !c.languages.None() {
-		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, codesystem.At(doc)), c.language)
+func (c *conceptCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+	if !c.languages.IsEmpty() {
+		return c.languages.AppendSearchable(dst, c.table.AppendTexts(nil, codesystem.ConceptAt(doc)), c.language)
 	}
 	for row, end := c.table.designations.from.rows(doc); row < end; row++ {
 		dst = append(dst, c.table.concepts.texts.At(c.table.designations.value[row]))
@@ -102,9 +102,9 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 
 // SearchIndex returns the search index for a list of languages, built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
-	wanted := codesystem.ParseLanguages(list)
-	return t.indexes.get(wanted.Key(languages(t)), func() *textindex.Index {
-		return textindex.New(newConceptCorpus(t, wanted))
+	requested := codesystem.ParseLanguages(list)
+	return t.indexes.get(requested.Key(languages(t)), func() *textindex.Index {
+		return textindex.New(newConceptCorpus(t, requested))
 	})()
 }
 
@@ -139,8 +139,8 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 	return x
 }
 
-// Weigh sets the usage weights by code. It must be called before the first search.
-func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
+// SetWeights sets the usage weights by code. It must be called before the first search.
+func (t *Table) SetWeights(weights iter.Seq2[string, float64]) {
 	t.weights = make([]float64, t.Len())
 	for code, weight := range weights {
 		if concept, ok := t.concepts.locate([]byte(code)); ok {
@@ -149,8 +149,8 @@ func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	}
 }
 
-// WeighItems is like [Table.Weigh], but with the extension itemWeight of the concepts.
-func (t *Table) WeighItems() {
+// SetItemWeights is like [Table.SetWeights], but with the extension itemWeight of the concepts.
+func (t *Table) SetItemWeights() {
 	for row, kind := range t.extensions.kind {
 		if kind != codesystem.ExtensionWeight {
 			continue

@@ -48,8 +48,8 @@ func newRelation(n int, pairs []pair) relation {
 	return relation{from: from, to: to[:kept:kept]}
 }
 
-// inverse swaps the members of each pair.
-func inverse(pairs []pair) []pair {
+// invertPairs swaps the members of each pair.
+func invertPairs(pairs []pair) []pair {
 	turned := make([]pair, len(pairs))
 	for i, p := range pairs {
 		turned[i] = pair{from: p.to, to: p.from}

@@ -42,7 +42,7 @@ func (t *Table) Len() int { return t.concepts.len() }
 // Locate returns the concept with a code.
 func (t *Table) Locate(code []byte) (codesystem.Concept, bool) {
 	concept, ok := t.concepts.locate(code)
-	return codesystem.At(concept), ok
+	return codesystem.ConceptAt(concept), ok
 }
 
 // Code returns the code of a concept.
@@ -59,7 +59,7 @@ func (t *Table) Definition(c codesystem.Concept) []byte { return t.concepts.defi
 // AppendTexts appends the display and designations of a concept.
 func (t *Table) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	if display := t.concepts.displayOf(c.Number); len(display) > 0 {
-		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, Display: true})
+		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, IsDisplay: true})
 	}
 	for row, end := t.designations.from.rows(c.Number); row < end; row++ {
 		dst = append(dst, t.designations.text(row, t.concepts.texts))
@@ -132,8 +132,8 @@ func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, 
 // moveArrays moves the arrays of a table, except texts, off the heap.
 func moveArrays(t *Table, m *offheap.Memory) {
 	d, v := &t.designations, &t.values
-	offheap.Move(m, &t.concepts.code, &t.concepts.display, &t.concepts.meaning, &d.value, &d.extension, &v.value, &v.coding)
-	offheap.Move(m, (*[]uint32)(&t.concepts.index), &t.concepts.nestedIn, (*[]uint32)(&d.from), (*[]uint32)(&v.from))
+	offheap.Move(m, &t.concepts.code, &t.concepts.display, &t.concepts.definition, &d.value, &d.extension, &v.value, &v.coding)
+	offheap.Move(m, (*[]uint32)(&t.concepts.index), &t.concepts.parent, (*[]uint32)(&d.from), (*[]uint32)(&v.from))
 	offheap.Move(m, (*[]uint32)(&t.parents.from), &t.parents.to, (*[]uint32)(&t.children.from), &t.children.to)
 	offheap.Move(m, &d.language, &d.use, &v.property)
 	offheap.Move(m, &t.concepts.flags)
@@ -141,13 +141,13 @@ func moveArrays(t *Table, m *offheap.Memory) {
 }
 
 var (
-	_ codesystem.System    = (*Table)(nil)
-	_ codesystem.List      = (*Table)(nil)
-	_ codesystem.Hierarchy = (*Table)(nil)
-	_ codesystem.Filters   = (*Table)(nil)
-	_ codesystem.Notes     = (*Table)(nil)
-	_ codesystem.Dialects  = (*Table)(nil)
-	_ codesystem.Search    = (*Table)(nil)
+	_ codesystem.System       = (*Table)(nil)
+	_ codesystem.List         = (*Table)(nil)
+	_ codesystem.Hierarchy    = (*Table)(nil)
+	_ codesystem.Filterable   = (*Table)(nil)
+	_ codesystem.Annotations  = (*Table)(nil)
+	_ codesystem.Multilingual = (*Table)(nil)
+	_ codesystem.Searchable   = (*Table)(nil)
 )
 
 // noParent marks top-level concepts in concepts.nestedIn.
@@ -157,13 +157,13 @@ const noParent = ^uint32(0)
 type concepts struct {
 	caseSensitive bool
 
-	texts    codesystem.Texts
-	code     []codesystem.TextRef
-	display  []codesystem.TextRef // 0 for concepts without display
-	meaning  []codesystem.TextRef // concept.definition, 0 for concepts without; nil if no concept has one
-	flags    []codesystem.Flags
-	index    codeIndex
-	nestedIn []uint32 // parent by nesting, or noParent; nil without nesting
+	texts      codesystem.Texts
+	code       []codesystem.TextRef
+	display    []codesystem.TextRef // 0 for concepts without display
+	definition []codesystem.TextRef // concept.definition, 0 for concepts without; nil if no concept has one
+	flags      []codesystem.Flags
+	index      codeIndex
+	parent     []uint32 // parent by nesting, or noParent; nil without nesting
 }
 
 // len returns the number of concepts.
@@ -176,23 +176,23 @@ func (c *concepts) displayOf(concept uint32) []byte { return c.texts.At(c.displa
 
 // definitionOf returns the definition of a concept, or nil.
 func (c *concepts) definitionOf(concept uint32) []byte {
-	if c.meaning == nil {
+	if c.definition == nil {
 		return nil
 	}
-	return c.texts.At(c.meaning[concept])
+	return c.texts.At(c.definition[concept])
 }
 
 // locate returns the concept with a code, ignoring case if the code system does.
 func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
-	concept, ok = c.exact(code)
+	concept, ok = c.locateExact(code)
 	if ok || c.caseSensitive {
 		return concept, ok
 	}
 	return c.index.find(code, func(other uint32) bool { return codesystem.EqualFold(c.codeOf(other), code) })
 }
 
-// exact returns the concept with exactly this code.
-func (c *concepts) exact(code []byte) (uint32, bool) {
+// locateExact returns the concept with exactly this code.
+func (c *concepts) locateExact(code []byte) (uint32, bool) {
 	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.codeOf(other), code) })
 }
 
@@ -206,7 +206,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 		return 0, false
 	}
 	mask := uint32(len(x) - 1)
-	for slot := hashFold(code) & mask; x[slot] != 0; slot = (slot + 1) & mask {
+	for slot := hashFoldedCase(code) & mask; x[slot] != 0; slot = (slot + 1) & mask {
 		if concept := x[slot] - 1; equal(concept) {
 			return concept, true
 		}
@@ -217,7 +217,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 // insert adds a concept with a code that is not in the table. The table must have a free slot.
 func (x codeIndex) insert(code []byte, concept uint32) {
 	mask := uint32(len(x) - 1)
-	slot := hashFold(code) & mask
+	slot := hashFoldedCase(code) & mask
 	for x[slot] != 0 {
 		slot = (slot + 1) & mask
 	}
@@ -233,8 +233,8 @@ func newCodeIndex(n int) codeIndex {
 	return make(codeIndex, size)
 }
 
-// hashFold returns the FNV-1a hash of a code in lower case.
-func hashFold(code []byte) uint32 {
+// hashFoldedCase returns the FNV-1a hash of a code in lower case.
+func hashFoldedCase(code []byte) uint32 {
 	hash := uint32(2166136261)
 	for i := 0; i < len(code); {
 		r, width := rune(code[i]), 1
@@ -376,11 +376,11 @@ func (t *Table) Status(c codesystem.Concept) string {
 // statusProperty returns the value of a status property other than active, or "".
 func statusProperty(t *Table, concept uint32) string {
 	for i, p := range t.properties {
-		if !p.Is("status") {
+		if !p.IsStandard("status") {
 			continue
 		}
 		var status string
-		t.Values(codesystem.At(concept), i, func(value []byte) bool { status = string(value); return false })
+		t.Values(codesystem.ConceptAt(concept), i, func(value []byte) bool { status = string(value); return false })
 		if status != "" && !strings.EqualFold(status, "active") {
 			return status
 		}
@@ -397,8 +397,8 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 	var within []uint32
 	for concept := range uint32(t.Len()) {
 		parent := noParent
-		if t.concepts.nestedIn != nil {
-			parent = t.concepts.nestedIn[concept]
+		if t.concepts.parent != nil {
+			parent = t.concepts.parent[concept]
 		}
 		switch {
 		case concept == 0:
@@ -427,11 +427,11 @@ func appendConcept(dst []byte, t *Table, concept uint32) []byte {
 	list := fhirjson.Array{Name: "designation"}
 	for row, end := t.designations.from.rows(concept); row < end; row++ {
 		d := t.designations.text(row, t.concepts.texts)
-		dst = d.AppendWhole(list.Next(dst))
+		dst = d.AppendForDefinition(list.Next(dst))
 	}
 	dst = list.End(dst)
 	list = fhirjson.Array{Name: "property"}
-	for _, v := range t.AppendValues(nil, codesystem.At(concept)) {
+	for _, v := range t.AppendValues(nil, codesystem.ConceptAt(concept)) {
 		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.Property.Code)
 		dst = append(append(append(dst, ',', '"'), v.Member...), '"', ':')
 		dst = append(v.AppendJSON(dst), '}')

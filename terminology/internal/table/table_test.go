@@ -40,7 +40,7 @@ func TestConceptRows(t *testing.T) {
 	}
 	var weights [3]string
 	for concept := range uint32(3) {
-		for _, x := range cs.AppendExtensions(nil, codesystem.At(concept)) {
+		for _, x := range cs.AppendExtensions(nil, codesystem.ConceptAt(concept)) {
 			if x.Kind == codesystem.ExtensionWeight {
 				weights[concept] += string(x.Value)
 			}
@@ -52,8 +52,8 @@ func TestConceptRows(t *testing.T) {
 	if got := string(cs.concepts.texts.At(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
 		t.Errorf("properties: got %s, kinds %v", got, cs.values.kind)
 	}
-	if cs.concepts.nestedIn[1] != 0 || cs.concepts.nestedIn[0] != noParent {
-		t.Errorf("nesting: got %v", cs.concepts.nestedIn)
+	if cs.concepts.parent[1] != 0 || cs.concepts.parent[0] != noParent {
+		t.Errorf("nesting: got %v", cs.concepts.parent)
 	}
 }
 
@@ -62,10 +62,10 @@ func tableOf(t *testing.T, resource string) *Table {
 	t.Helper()
 	var b Builder
 	b.Reset()
-	r := fhirjson.ReaderOf(jsontext.Value(resource))
+	r := fhirjson.NewValueReader(jsontext.Value(resource))
 	err := r.Object(func(name []byte) error {
 		if string(name) == "concept" {
-			return r.Array(func() error { return b.Concept(r) })
+			return r.Array(func() error { return b.ReadConcept(r) })
 		}
 		return r.Skip()
 	})

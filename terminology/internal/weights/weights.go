@@ -29,7 +29,7 @@ import (
 // maxCodes is the maximum number of codes in all files.
 const maxCodes = 2_000_000
 
-var errTooMany = fmt.Errorf("more than %d codes with weights in all", maxCodes)
+var errTooManyCodes = fmt.Errorf("more than %d codes with weights in all", maxCodes)
 
 // Weights contains tables by the URL of a code system or value set. The zero value and nil are empty.
 type Weights struct {
@@ -37,8 +37,8 @@ type Weights struct {
 	rows   int
 }
 
-// Of returns the table for a code system or value set, or nil.
-func (w *Weights) Of(url string) Table {
+// TableFor returns the table for a code system or value set, or nil.
+func (w *Weights) TableFor(url string) Table {
 	if w == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (w *Weights) add(url, code string, weight float64) error {
 	}
 	if _, ok := t[code]; !ok {
 		if w.rows++; w.rows > maxCodes {
-			return errTooMany
+			return errTooManyCodes
 		}
 	}
 	t[code] += weight
@@ -95,14 +95,14 @@ func (t Table) All() iter.Seq2[string, float64] {
 	}
 }
 
-// maxLine is the maximum length of a line in bytes.
-const maxLine = 64 << 10
+// maxLineLength is the maximum length of a line in bytes.
+const maxLineLength = 64 << 10
 
 var (
-	errNowhere  = errors.New(`nothing says which code system or value set this is for: neither a line "#! <url>" before it, nor a column "system"`)
-	errTooShort = errors.New("too few columns: want a code and a count")
-	errTooLong  = errors.New(`more than two columns: a first line must name them, "code" and "count" among them`)
-	errNoCode   = errors.New("no code")
+	errNoURL          = errors.New(`nothing says which code system or value set this is for: neither a line "#! <url>" before it, nor a column "system"`)
+	errTooFewColumns  = errors.New("too few columns: want a code and a count")
+	errTooManyColumns = errors.New(`more than two columns: a first line must name them, "code" and "count" among them`)
+	errNoCode         = errors.New("no code")
 )
 
 // Read adds the counts of a file. Counts of the same code are summed, also across files.
@@ -117,12 +117,12 @@ var (
 // Errors contain the line number.
 func (w *Weights) Read(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
-	f := file{weights: w, first: true}
+	lines.Buffer(nil, maxLineLength)
+	f := fileReader{weights: w, mayBeHeader: true}
 	n := 0
 	for lines.Scan() {
 		n++
-		if err := errors.Join(ctx.Err(), f.line(strings.TrimPrefix(lines.Text(), "\ufeff"))); err != nil {
+		if err := errors.Join(ctx.Err(), f.readLine(strings.TrimPrefix(lines.Text(), "\ufeff"))); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
@@ -132,48 +132,48 @@ func (w *Weights) Read(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// file is the state of reading a file.
-type file struct {
-	weights   *Weights
-	url       string
-	first     bool // the next line may be a header
-	separator string
-	columns   *columns // nil without a header
+// fileReader is the state of reading a file.
+type fileReader struct {
+	weights     *Weights
+	url         string
+	mayBeHeader bool // the next line may be a header
+	separator   string
+	columns     *columns // nil without a header
 }
 
 // columns contains the positions of columns; -1 means missing.
 type columns struct{ system, code, count int }
 
-func (f *file) line(line string) error {
+func (f *fileReader) readLine(line string) error {
 	trimmed := strings.TrimSpace(line)
 	switch url, scope := strings.CutPrefix(trimmed, "#!"); {
 	case scope:
-		return f.begin(strings.TrimSpace(url))
+		return f.beginSection(strings.TrimSpace(url))
 	case trimmed == "" || trimmed[0] == '#':
 		return nil
 	}
-	if f.first {
+	if f.mayBeHeader {
 		f.separator = separatorOf(line)
 	}
-	fields, err := f.cut(line)
+	fields, err := f.splitColumns(line)
 	if err != nil {
 		return err
 	}
-	if f.first {
-		f.first = false
-		if f.columns = header(fields); f.columns != nil {
+	if f.mayBeHeader {
+		f.mayBeHeader = false
+		if f.columns = parseHeader(fields); f.columns != nil {
 			return nil
 		}
 	}
-	return f.row(fields)
+	return f.addRow(fields)
 }
 
-// begin starts the section of a code system or value set.
-func (f *file) begin(url string) error {
+// beginSection starts the section of a code system or value set.
+func (f *fileReader) beginSection(url string) error {
 	if !strings.Contains(url, ":") || strings.ContainsAny(url, "| \t") {
 		return fmt.Errorf("%q is not the url of a code system or value set, without a version", url)
 	}
-	f.url, f.first, f.columns = url, true, nil
+	f.url, f.mayBeHeader, f.columns = url, true, nil
 	return nil
 }
 
@@ -187,7 +187,7 @@ func separatorOf(line string) string {
 	return ","
 }
 
-func (f *file) cut(line string) ([]string, error) {
+func (f *fileReader) splitColumns(line string) ([]string, error) {
 	if !strings.Contains(line, `"`) {
 		return strings.Split(line, f.separator), nil
 	}
@@ -200,8 +200,8 @@ func (f *file) cut(line string) ([]string, error) {
 	return fields, err
 }
 
-// header returns the columns of a header, or nil if the line is not a header.
-func header(fields []string) *columns {
+// parseHeader returns the columns of a header, or nil if the line is not a header.
+func parseHeader(fields []string) *columns {
 	at := func(name string) int {
 		return slices.IndexFunc(fields, func(field string) bool { return strings.EqualFold(strings.TrimSpace(field), name) })
 	}
@@ -211,22 +211,22 @@ func header(fields []string) *columns {
 	return nil
 }
 
-func (f *file) row(fields []string) error {
+func (f *fileReader) addRow(fields []string) error {
 	c, url := f.columns, f.url
 	if c == nil {
 		c = &columns{system: -1, code: 0, count: 1}
 		if len(fields) > 2 {
-			return errTooLong
+			return errTooManyColumns
 		}
 	}
 	if len(fields) <= max(c.code, c.count) {
-		return errTooShort
+		return errTooFewColumns
 	}
 	if url == "" && c.system >= 0 && c.system < len(fields) {
 		url = strings.TrimSpace(fields[c.system])
 	}
 	if url == "" {
-		return errNowhere
+		return errNoURL
 	}
 	code, count := strings.TrimSpace(fields[c.code]), strings.TrimSpace(fields[c.count])
 	if code == "" {

@@ -65,7 +65,7 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", maxLine)
+	long := strings.Repeat("x", maxLineLength)
 	for _, test := range []struct{ name, file, want string }{
 		{"no url", "A,3\n", "line 1: nothing says"},
 		{"an empty system", "system,code,count\n,A,3\n", "line 2: nothing says"},
@@ -106,7 +106,7 @@ func TestReadEnds(t *testing.T) {
 func TestTooMany(t *testing.T) {
 	t.Parallel()
 	w := &Weights{rows: maxCodes}
-	if err := w.Read(t.Context(), strings.NewReader("#! http://x/cs\nA,3\n")); !errors.Is(err, errTooMany) {
+	if err := w.Read(t.Context(), strings.NewReader("#! http://x/cs\nA,3\n")); !errors.Is(err, errTooManyCodes) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestTooMany(t *testing.T) {
 func TestNone(t *testing.T) {
 	t.Parallel()
 	var none *Weights
-	table := none.Of("http://x/cs")
+	table := none.TableFor("http://x/cs")
 	if len(table) != 0 || table.Weight([]byte("A")) != 0 || none.String() != "" {
 		t.Errorf("got %v", none)
 	}
@@ -126,7 +126,7 @@ func TestNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table = w.Of("http://x/cs"); len(table) != 2 || table.Weight([]byte("A")) != 3 || table.Weight([]byte("C")) != 0 {
+	if table = w.TableFor("http://x/cs"); len(table) != 2 || table.Weight([]byte("A")) != 3 || table.Weight([]byte("C")) != 0 {
 		t.Errorf("got %v", w)
 	}
 }

@@ -16,18 +16,18 @@ import (
 )
 
 func init() {
-	api.Register(api.Operation{Type: "ValueSet", Name: "batch-validate-code", IsExtension: true, Answer: answer})
+	api.Register(api.Operation{Type: "ValueSet", Name: "batch-validate-code", IsExtension: true, Handle: handle})
 }
 
 const (
 	maxValidations  = 1000      // per request
-	maxReread       = 256 << 20 // size in bytes of common resources times the number of validations, because each validation parses the resources again
+	maxReparsedSize = 256 << 20 // size in bytes of common resources times the number of validations, because each validation parses the resources again
 	validationSteps = 100       // cost of a validation without its parameters
 )
 
-// answer performs each parameter validation, which contains the Parameters of a $validate-code. The other parameters
+// handle performs each parameter validation, which contains the Parameters of a $validate-code. The other parameters
 // are common to all validations. An error becomes an OperationOutcome in place of the result.
-func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	var common, single []parameters.Input
 	size, again := 0, 0 // common resources in bytes; other common parameters in steps
 	for _, in := range inputs {
@@ -36,15 +36,15 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 		} else {
 			common = append(common, in)
 			size += len(in.Resource)
-			again += 4 + (len(in.Name)+len(in.Value)+len(in.Complex))/budget.ReadBytes
+			again += 4 + (len(in.Name)+len(in.Value)+len(in.Complex))/budget.ReadBytesPerStep
 		}
 	}
 	if len(single) == 0 || len(single) > maxValidations {
 		return nil, nil, outcome.BadRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
 	}
-	if size > maxReread/len(single) {
+	if size > maxReparsedSize/len(single) {
 		return nil, nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
-			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.SizeText(int64(size*len(single))))}
+			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.FormatSize(int64(size*len(single))))}
 	}
 	out := parameters.NewWriter(nil)
 	for _, in := range single {
@@ -56,8 +56,8 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 			return nil, nil, err
 		}
 		out.Raw("validation", "resource", result)
-		if len(out.Dst) > outcome.MaxWritten {
-			return nil, nil, outcome.TooLong()
+		if len(out.Dst) > outcome.MaxResponseSize {
+			return nil, nil, outcome.NewTooLong()
 		}
 	}
 	return out.End(), nil, nil
@@ -67,11 +67,11 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 	var inputs []parameters.Input
 	err := outcome.BadRequest("required", "the parameter validation must be a Parameters resource")
 	if in.Resource != nil {
-		inputs, err = parameters.BodyInputs(nil, in.Resource, "")
+		inputs, err = parameters.ParseBody(nil, in.Resource, "")
 	}
 	if err == nil {
 		merged := inputs
-		if err := c.Budget.Charge(1 + len(inputs)*len(common)/budget.PlainBytes); err != nil {
+		if err := c.Budget.Charge(1 + len(inputs)*len(common)/budget.PlainBytesPerStep); err != nil {
 			return nil, err
 		}
 		for _, shared := range common {
@@ -100,6 +100,6 @@ func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([
 	if !ok {
 		return nil, outcome.BadRequest("not-supported", "this server has no %s/$validate-code", kind)
 	}
-	result, _, err := o.Answer(c, l, inputs) // missing definitions are ignored: no other server is called
+	result, _, err := o.Handle(c, l, inputs) // missing definitions are ignored: no other server is called
 	return result, err
 }

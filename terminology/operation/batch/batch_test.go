@@ -12,7 +12,7 @@ import (
 )
 
 func TestValidations(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	one := func(code string) string {
 		return `{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"coding","valueCoding":{"system":"http://x/colours","code":"` + code + `"}}]}}`
@@ -23,15 +23,15 @@ func TestValidations(t *testing.T) {
 	if got := strings.Count(w.Body.String(), `"name":"validation"`); got != 3 || strings.Count(w.Body.String(), `"name":"result"`) != 2 {
 		t.Errorf("got %s", w.Body)
 	}
-	fixture.WantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
+	fixture.WantContains(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
 }
 
 // An invalid entry of a batch results in an OperationOutcome in its place; the other entries get their results.
 func TestBadEntries(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	entry := func(parameters ...string) string {
-		return `{"name":"validation","resource":` + fixture.Posted(parameters...) + `}`
+		return `{"name":"validation","resource":` + fixture.ParametersOf(parameters...) + `}`
 	}
 	red := `{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`
 	bad := []struct{ name, entry, want string }{
@@ -46,7 +46,7 @@ func TestBadEntries(t *testing.T) {
 	}
 	for _, test := range bad {
 		t.Run(test.name, func(t *testing.T) {
-			w, answer := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.Posted(fixture.URI("url", "http://x/is-red"), entry(red), test.entry, entry(red)))
+			w, answer := terminologytest.Call(t, h, "POST", "/ValueSet/$batch-validate-code", fixture.ParametersOf(fixture.URI("url", "http://x/is-red"), entry(red), test.entry, entry(red)))
 			var kinds []string
 			for _, p := range answer["parameter"].([]any) {
 				kinds = append(kinds, p.(map[string]any)["resource"].(map[string]any)["resourceType"].(string))
@@ -54,14 +54,14 @@ func TestBadEntries(t *testing.T) {
 			if w.Code != 200 || !slices.Equal(kinds, []string{"Parameters", "OperationOutcome", "Parameters"}) || strings.Count(w.Body.String(), `{"name":"result","valueBoolean":true}`) != 2 {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			fixture.WantText(t, w.Body.String(), test.want)
+			fixture.WantContains(t, w.Body.String(), test.want)
 		})
 	}
 }
 
 // The cost of common resources is charged for each validation.
 func TestIsBounded(t *testing.T) {
-	terminologytest.Needs(t, "/ValueSet/$validate-code")
+	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", (256<<20)/500) + `"}}`
 	one := `,{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}]}}`
 	for n, want := range map[int]int{1: 200, 500: 413} {

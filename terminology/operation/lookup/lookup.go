@@ -16,10 +16,10 @@ import (
 )
 
 func init() {
-	api.Register(api.Operation{Type: "CodeSystem", Name: "lookup", OnInstance: true, Answer: answer})
+	api.Register(api.Operation{Type: "CodeSystem", Name: "lookup", HasInstanceLevel: true, Handle: handle})
 }
 
-func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	p, err := c.Parameters(inputs)
 	if err != nil {
 		return nil, nil, err
@@ -36,11 +36,11 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 			coding.Version = cmp.Or(coding.Version, in.Value)
 		}
 	}
-	if l, err = c.Library(l, p); err != nil {
+	if l, err = c.WithRequestResources(l, p); err != nil {
 		return nil, nil, err
 	}
 	if p.ID != "" {
-		if err := l.Definitions().Systems.Instance(p.ID, &coding); err != nil {
+		if err := l.Definitions().Systems.CompleteCodings(p.ID, &coding); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -119,39 +119,39 @@ func Run(l *terminology.Library, q Query) (c *Concept, err error) {
 }
 
 func lookup(l *definitions.Set, q *Query) (*Concept, error) {
-	if err := l.Systems.AsOf(&q.Coding, q.Date); err != nil {
+	if err := l.Systems.SetVersionAsOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}
 	e, err := l.Systems.Concept(&q.Coding)
 	var missing []outcome.Missing
 	if err != nil {
-		standIn, ok := l.Systems.StandIn(&q.Coding)
+		lookupOnly, ok := l.Systems.LookupOnlyConcept(&q.Coding)
 		if !ok {
 			return nil, err
 		}
-		e, missing = standIn, outcome.MissingOf("CodeSystem", q.System, q.Version)
+		e, missing = lookupOnly, outcome.MissingOf("CodeSystem", q.System, q.Version)
 	}
-	cs, at := l.Systems.CodeSystems[e.CodeSystem], e.At
+	cs, at := l.Systems.CodeSystems[e.CodeSystem], e.LocatedConcept
 	supplements, err := l.Systems.RequiredSupplements([]uint32{e.CodeSystem}, q.Supplements)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := l.AppendCommonName(l.ShownTexts(nil, e, "", supplements), e, func(int) error { return nil })
+	texts, err := l.AppendCommonDisplay(l.AppendTexts(nil, e, "", supplements), e, func(int) error { return nil })
 	if err != nil {
 		return nil, err
 	}
 	c := newConcept(cs, at, texts, &q.Language)
 	c.Missing = missing
-	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
-	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
-	c.take(q.Properties, cs, at, "")
-	if cs.Copyright != "" && wants(q.Properties, "copyright") {
+	c.addRelated(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
+	c.addRelated(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
+	c.addProperties(q.Properties, cs, at, "")
+	if cs.Copyright != "" && isRequested(q.Properties, "copyright") {
 		c.Properties = append(c.Properties, ConceptProperty{Code: "copyright", Type: "valueString", Value: cs.Copyright})
 	}
 	for _, s := range supplements {
-		by := l.Systems.CodeSystems[s.By]
+		by := l.Systems.CodeSystems[s.Supplement]
 		if other, ok := by.Concepts.Locate(cs.Concepts.Code(at)); ok {
-			c.take(q.Properties, by, other, by.Canonical())
+			c.addProperties(q.Properties, by, other, by.Canonical())
 		}
 		c.Supplements = append(c.Supplements, by.Canonical())
 	}
@@ -162,12 +162,12 @@ func lookup(l *definitions.Set, q *Query) (*Concept, error) {
 func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codesystem.Text, language *definitions.Language) *Concept {
 	code, _, flags := cs.Concepts.Concept(at)
 	c := &Concept{
-		Name: cmp.Or(cs.Name, cs.URL), Definition: string(cs.Concepts.Notes.Definition(at)),
+		Name: cmp.Or(cs.Name, cs.URL), Definition: string(cs.Concepts.Annotations.Definition(at)),
 		Coding:   parameters.Coding{System: cs.URL, Version: cs.Version, Code: string(code), Display: string(code)},
 		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
 	languages := codesystem.ParseLanguages(language.Preferred(&definitions.ValueSet{}))
-	if i := languages.PreferredOrFirst(texts); i >= 0 {
+	if i := languages.PreferredOrFirstDisplay(texts); i >= 0 {
 		c.Display = string(texts[i].Value)
 	}
 	for _, t := range texts {
@@ -177,22 +177,22 @@ func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codes
 	return c
 }
 
-// relate adds a property for each related concept, if requested.
-func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name string, related []uint32) {
-	if !wants(wanted, name) {
+// addRelated adds a property for each related concept, if requested.
+func (c *Concept) addRelated(requested []string, cs *definitions.CodeSystem, name string, related []uint32) {
+	if !isRequested(requested, name) {
 		return
 	}
 	for _, other := range related {
-		code, display, _ := cs.Concepts.Concept(codesystem.At(other))
+		code, display, _ := cs.Concepts.Concept(codesystem.ConceptAt(other))
 		c.Properties = append(c.Properties, ConceptProperty{Code: name, Type: "valueCode", Value: string(code), Description: string(display)})
 	}
 }
 
-// take adds the requested properties of a code system or supplement, except those derived in other ways.
-func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
+// addProperties adds the requested properties of a code system or supplement, except those derived in other ways.
+func (c *Concept) addProperties(requested []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
-		if !wants(wanted, p.Code) || p.Is("inactive") || p.Is("parent") || p.Is("child") {
+		if !isRequested(requested, p.Code) || p.IsStandard("inactive") || p.IsStandard("parent") || p.IsStandard("child") {
 			continue
 		}
 		value := v.Text
@@ -203,8 +203,8 @@ func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesyste
 	}
 }
 
-func wants(wanted []string, code string) bool {
-	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
+func isRequested(requested []string, code string) bool {
+	return slices.Contains(requested, "*") || slices.Contains(requested, code)
 }
 
 // AppendJSON appends the Parameters response of $lookup.
@@ -242,11 +242,11 @@ func writeProperties(w *parameters.Writer, list []ConceptProperty, source string
 // value returns the part "value" of a property.
 func (p *ConceptProperty) value() parameters.OutPart {
 	value := []byte(p.Value)
-	if !slices.Contains(unquoted, p.Type) {
+	if !slices.Contains(jsonTypes, p.Type) {
 		value = fhirjson.AppendString(nil, value)
 	}
 	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
-// unquoted lists the types with values that are already JSON.
-var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}
+// jsonTypes lists the types with values that are already JSON.
+var jsonTypes = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

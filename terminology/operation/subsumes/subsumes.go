@@ -14,10 +14,10 @@ import (
 )
 
 func init() {
-	api.Register(api.Operation{Type: "CodeSystem", Name: "subsumes", OnInstance: true, Answer: answer})
+	api.Register(api.Operation{Type: "CodeSystem", Name: "subsumes", HasInstanceLevel: true, Handle: handle})
 }
 
-func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	p, err := c.Parameters(inputs)
 	if err != nil {
 		return nil, nil, err
@@ -30,11 +30,11 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	if l, err = c.Library(l, p); err != nil {
+	if l, err = c.WithRequestResources(l, p); err != nil {
 		return nil, nil, err
 	}
 	if p.ID != "" {
-		if err := l.Definitions().Systems.Instance(p.ID, &first, &second); err != nil {
+		if err := l.Definitions().Systems.CompleteCodings(p.ID, &first, &second); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, l *terminology.Library, a, b parameters.Coding) (o
 		b.System, b.Version = a.System, a.Version
 	}
 	set := l.Definitions()
-	set.Use(func() { outcome, err = subsumes(set, &a, &b, budget.Of(ctx, set.Bounds.Gathered)) })
+	set.Use(func() { outcome, err = subsumes(set, &a, &b, budget.FromContext(ctx, set.Bounds.VisitedCodes)) })
 	return outcome, err
 }
 
@@ -71,7 +71,7 @@ func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget
 	if first.CodeSystem != second.CodeSystem {
 		return "", outcome.BadRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.At, second.At, budget.Charge)
+	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.LocatedConcept, second.LocatedConcept, budget.Charge)
 }
 
 // subsumption returns the relationship of two concepts (http://hl7.org/fhir/concept-subsumption-outcome), considering

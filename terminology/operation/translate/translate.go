@@ -26,15 +26,15 @@ import (
 )
 
 func init() {
-	api.Register(api.Operation{Type: "ConceptMap", Name: "translate", OnInstance: true, Answer: answer, Capability: `"translation":{"needsMap":true}`})
+	api.Register(api.Operation{Type: "ConceptMap", Name: "translate", HasInstanceLevel: true, Handle: handle, Capability: `"translation":{"needsMap":true}`})
 }
 
-func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	r, err := readRequest(c, inputs)
 	if err != nil {
 		return nil, nil, err
 	}
-	if l, err = c.Library(l, r.shared); err != nil {
+	if l, err = c.WithRequestResources(l, r.common); err != nil {
 		return nil, nil, err
 	}
 	result, err := Run(&c.Budget, l, r.query)
@@ -48,23 +48,23 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 // not an error.
 func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	set := l.Definitions()
-	maps, err := applicable(&set.Maps, &q)
+	maps, err := applicableMaps(&set.Maps, &q)
 	if err != nil {
 		return nil, err
 	}
-	if len(maps) == 0 && q.isNamed() {
+	if len(maps) == 0 && q.isLoadedReference() {
 		name := outcome.Canonical(q.URL, q.Version)
 		if q.ID != "" {
 			name = "with the id " + q.ID
 		}
-		return nil, outcome.Unknown("", "concept map "+name+" is not known")
+		return nil, outcome.NewUnknown("", "concept map "+name+" is not known")
 	}
-	x := &translator{asked: &q, library: set, budget: budget.Of(ctx, set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(Result)}
-	x.written = *parameters.NewWriter(nil)
-	x.size = len(x.written.Dst)
+	x := &translator{query: &q, definitions: set, budget: budget.FromContext(ctx, set.Bounds.VisitedCodes), dependencies: newDependencies(q.Dependencies), result: new(Result)}
+	x.buffer = *parameters.NewWriter(nil)
+	x.size = len(x.buffer.Dst)
 	for i := range q.Codings {
 		for _, m := range maps {
-			if err := x.inMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
+			if err := x.translateInMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
 				return nil, err
 			}
 		}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) 
 			return nil, err
 		}
 	}
-	return x.end(), nil
+	return x.finish(), nil
 }
 
 // Query contains the parameters of ConceptMap/$translate.
@@ -97,8 +97,8 @@ type Query struct {
 	// Limits contains the maximum number of matches.
 	Limits expansion.Limits
 
-	InTermsOfR5 bool // with Reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
-	EitherWay   bool // either of the two systems may be that of the codings
+	UsesR5Names        bool // with Reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
+	AllowsEitherSystem bool // either of the two systems may be that of the codings
 }
 
 // ConceptMapRef refers to a concept map by ID, resource, or URL. If all are empty, all concept maps are searched.
@@ -113,8 +113,10 @@ type ConceptMapRef struct {
 	URL, Version string
 }
 
-// isNamed reports whether the request refers to a loaded concept map.
-func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
+// isLoadedReference reports whether the request refers to a loaded concept map.
+func (m *ConceptMapRef) isLoadedReference() bool {
+	return m.ID != "" || m.ConceptMap == nil && m.URL != ""
+}
 
 // Dependency is an element with its values that a translation depends on (dependsOn) or produces (product).
 type Dependency struct {
@@ -161,22 +163,22 @@ type Match struct {
 	SourceComment, TargetComment string
 }
 
-func (q *Query) applies(m *definitions.ConceptMap) bool {
-	if q.URL != "" && !m.Definition.IsNamed(outcome.Canonical(q.URL, q.Version)) {
+func (q *Query) matchesScope(m *definitions.ConceptMap) bool {
+	if q.URL != "" && !m.Definition.MatchesCanonical(outcome.Canonical(q.URL, q.Version)) {
 		return false
 	}
 	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
 }
 
 // isScope reports whether a value set of a concept map matches the requested one.
-func isScope(has, wanted string) bool {
-	url, version := outcome.Split(has)
-	wantedURL, wantedVersion := outcome.Split(wanted)
-	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
+func isScope(has, requested string) bool {
+	url, version := outcome.SplitCanonical(has)
+	wantedURL, wantedVersion := outcome.SplitCanonical(requested)
+	return has == "" || requested == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
 }
 
-// isAbout reports whether a group maps between the requested systems.
-func (q *Query) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
+// matchesGroup reports whether a group maps between the requested systems.
+func (q *Query) matchesGroup(g *definitions.MapGroup, c *parameters.Coding) bool {
 	own, version, other := g.Source, g.SourceVersion, g.Target
 	if q.Reverse {
 		own, version, other = g.Target, g.TargetVersion, g.Source
@@ -187,7 +189,7 @@ func (q *Query) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
 	fits := func(own, other string) bool {
 		return (c.System == "" || own == c.System) && (q.TargetSystem == "" || other == q.TargetSystem)
 	}
-	return fits(own, other) || q.EitherWay && fits(other, own)
+	return fits(own, other) || q.AllowsEitherSystem && fits(other, own)
 }
 
 // AppendJSON appends the Parameters response of $translate.
@@ -239,53 +241,53 @@ func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart
 
 // translator translates concepts with concept maps.
 type translator struct {
-	asked    *Query
-	library  *definitions.Set
-	budget   *budget.Budget
-	told     dependencies
-	result   *Result
-	written  parameters.Writer // buffer for the last match
-	size     int               // size of the matches in bytes of JSON
-	handed   int               // number of references followed to other concept maps
-	messages []string
+	query        *Query
+	definitions  *definitions.Set
+	budget       *budget.Budget
+	dependencies dependencies
+	result       *Result
+	buffer       parameters.Writer // buffer for the last match
+	size         int               // size of the matches in bytes of JSON
+	followedMaps int               // number of references followed to other concept maps
+	messages     []string
 }
 
-func (x *translator) end() *Result {
+func (x *translator) finish() *Result {
 	r := x.result
-	if !r.Found && len(x.asked.Codings) > 0 {
-		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.asked.Codings[0].Code, x.asked.Codings[0].System))
+	if !r.Found && len(x.query.Codings) > 0 {
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.query.Codings[0].Code, x.query.Codings[0].System))
 	}
 	r.Message = strings.Join(x.messages, "; ")
 	switch {
 	case r.Found:
 		r.Missing = nil
-	case r.Missing == nil && len(r.Matches) == 0 && x.asked.ConceptMap == nil && !x.asked.isNamed():
+	case r.Missing == nil && len(r.Matches) == 0 && x.query.ConceptMap == nil && !x.query.isLoadedReference():
 		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could contain the code
 	}
 	return r
 }
 
-// inMap adds the translations of the last concept map in a chain of otherMap references.
-func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
+// translateInMap adds the translations of the last concept map in a chain of translateInOtherMap references.
+func (x *translator) translateInMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
 	m := chain[len(chain)-1]
 	if err := x.spend(len(m.Groups)); err != nil {
 		return err
 	}
-	mapped := map[string]bool{} // target systems with a translation
+	mappedSystems := map[string]bool{} // target systems with a translation
 	for i := range m.Groups {
 		g := &m.Groups[i]
-		if !x.asked.isAbout(g, c) {
+		if !x.query.matchesGroup(g, c) {
 			continue
 		}
-		said, err := x.inGroup(c, chain, g)
+		hasElement, err := x.translateInGroup(c, chain, g)
 		if err != nil {
 			return err
 		}
-		mapped[g.Target] = mapped[g.Target] || said
+		mappedSystems[g.Target] = mappedSystems[g.Target] || hasElement
 	}
 	for i := range m.Groups {
-		if g := &m.Groups[i]; !x.asked.Reverse && g.Unmapped.Mode != "" && !mapped[g.Target] && x.asked.isAbout(g, c) {
-			if err := x.unmapped(c, chain, g); err != nil {
+		if g := &m.Groups[i]; !x.query.Reverse && g.Unmapped.Mode != "" && !mappedSystems[g.Target] && x.query.matchesGroup(g, c) {
+			if err := x.translateUnmapped(c, chain, g); err != nil {
 				return err
 			}
 		}
@@ -293,41 +295,41 @@ func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap
 	return nil
 }
 
-// inGroup adds the translations of a group, and reports whether it has an element for the code.
-func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (said bool, err error) {
+// translateInGroup adds the translations of a group, and reports whether it has an element for the code.
+func (x *translator) translateInGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (hasElement bool, err error) {
 	for i := range g.Elements {
 		e := &g.Elements[i]
 		if err := x.spend(1 + len(e.Targets)); err != nil {
-			return said, err
+			return hasElement, err
 		}
 		for k := range e.Targets {
 			target := &e.Targets[k]
 			code := e.Code
-			if x.asked.Reverse {
+			if x.query.Reverse {
 				code = target.Code
 			}
-			if code == c.Code && code != "" && (x.asked.Reverse || !x.told.contradict(target)) {
-				said = true
+			if code == c.Code && code != "" && (x.query.Reverse || !x.dependencies.contradicts(target)) {
+				hasElement = true
 				if err := x.add(chain, g, e, target); err != nil {
-					return said, err
+					return hasElement, err
 				}
 			}
 		}
 	}
-	return said, nil
+	return hasElement, nil
 }
 
 // spend charges for examined elements and targets.
 func (x *translator) spend(n int) error {
 	err := x.budget.Charge(n)
-	if errors.Is(err, budget.ErrSpent) {
-		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.Bounds.Gathered)
+	if errors.Is(err, budget.ErrExceeded) {
+		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.definitions.Bounds.VisitedCodes)
 	}
 	return err
 }
 
-// unmapped adds the translation of a group for codes without an element (R4 ConceptMap.group.unmapped).
-func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
+// translateUnmapped adds the translation of a group for codes without an element (R4 ConceptMap.group.unmapped).
+func (x *translator) translateUnmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
 	u := &g.Unmapped
 	switch u.Mode {
 	case "provided", "use-source-code":
@@ -336,14 +338,14 @@ func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.Concept
 	case "fixed":
 		return x.add(chain, g, &definitions.MapElement{Code: c.Code}, &definitions.MapTarget{Code: u.Code, Display: u.Display, Equivalence: u.Equivalence})
 	case "other-map":
-		return x.otherMap(c, chain, u.OtherMap)
+		return x.translateInOtherMap(c, chain, u.OtherMap)
 	}
 	return nil
 }
 
-// otherMap continues with another concept map.
-func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
-	other, ok := x.library.Maps.ConceptMap(reference)
+// translateInOtherMap continues with another concept map.
+func (x *translator) translateInOtherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
+	other, ok := x.definitions.Maps.ConceptMap(reference)
 	switch {
 	case !ok:
 		x.result.Missing = append(x.result.Missing, outcome.Missing{Kind: "ConceptMap", Canonical: reference})
@@ -356,18 +358,18 @@ func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.Concept
 		}
 		return outcome.New(http.StatusUnprocessableEntity, "processing", "", "", "concept maps hand on to each other: "+strings.Join(names, " -> "))
 	}
-	if x.handed++; x.handed > maxHandedOn {
-		return outcome.Unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxHandedOn)
+	if x.followedMaps++; x.followedMaps > maxFollowedMaps {
+		return outcome.Unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxFollowedMaps)
 	}
-	return x.inMap(c, append(chain, other))
+	return x.translateInMap(c, append(chain, other))
 }
 
-// maxHandedOn is the maximum number of otherMap references followed per request.
-const maxHandedOn = 1000
+// maxFollowedMaps is the maximum number of translateInOtherMap references followed per request.
+const maxFollowedMaps = 1000
 
 // add adds a match within the limits. A match without a target means that the concept is unmapped.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
-	if limit := x.asked.Limits.MaxEntries(); len(x.result.Matches) >= limit {
+	if limit := x.query.Limits.MaxEntries(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
@@ -379,9 +381,9 @@ func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGrou
 	switch {
 	case target.Code == "":
 		m.Equivalence = "unmatched"
-	case x.asked.Reverse && !x.asked.InTermsOfR5: // R4: concept is the translation, and equivalence is relative to the requested concept
-		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
-	case x.asked.Reverse: // R5: concept is the requested concept, and source is the translation
+	case x.query.Reverse && !x.query.UsesR5Names: // R4: concept is the translation, and equivalence is relative to the requested concept
+		m.Equivalence, m.Concept = cmp.Or(inverseEquivalences[m.Equivalence], m.Equivalence), from
+	case x.query.Reverse: // R5: concept is the requested concept, and source is the translation
 		m.Concept, m.Source = to, from
 	default:
 		m.Concept = to
@@ -391,10 +393,10 @@ func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGrou
 	}
 	x.result.Matches = append(x.result.Matches, m)
 	x.result.Found = x.result.Found || m.Equivalence != "unmatched" && m.Equivalence != "disjoint"
-	x.written.Dst = x.written.Dst[:0]
-	x.written.Parts("match", m.parts()...)
-	if x.size += len(x.written.Dst); x.size > outcome.MaxWritten {
-		return outcome.TooLong()
+	x.buffer.Dst = x.buffer.Dst[:0]
+	x.buffer.Parts("match", m.parts()...)
+	if x.size += len(x.buffer.Dst); x.size > outcome.MaxResponseSize {
+		return outcome.NewTooLong()
 	}
 	return nil
 }
@@ -406,24 +408,24 @@ func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency)
 	return dependencies
 }
 
-// turned maps equivalences to their opposite direction.
-var turned = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
+// inverseEquivalences maps equivalences to their opposite direction.
+var inverseEquivalences = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
 
-// applicable returns the concept maps to search: the one with the ID, the one in the request, or the loaded ones.
-func applicable(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
+// applicableMaps returns the concept maps to search: the one with the ID, the one in the request, or the loaded ones.
+func applicableMaps(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
 	if q.ID != "" {
-		if m, ok := t.ByID(q.ID); ok && q.applies(m) {
+		if m, ok := t.ByID(q.ID); ok && q.matchesScope(m) {
 			list = append(list, m)
 		}
 		return list, nil
 	}
 	if q.ConceptMap != nil {
-		m, err := definitions.InlineConceptMap(q.ConceptMap)
+		m, err := definitions.ParseConceptMap(q.ConceptMap)
 		return []*definitions.ConceptMap{m}, err
 	}
-	for _, maps := range t.Lists {
+	for _, maps := range t.Layers {
 		for _, m := range maps {
-			if q.applies(m) {
+			if q.matchesScope(m) {
 				list = append(list, m)
 			}
 		}
@@ -449,12 +451,12 @@ func newDependencies(list []Dependency) dependencies {
 	return d
 }
 
-// contradict reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs
+// contradicts reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs
 // from the one in the request. Elements that are not in the request are ignored.
-func (d *dependencies) contradict(target *definitions.MapTarget) bool {
+func (d *dependencies) contradicts(target *definitions.MapTarget) bool {
 	for i := range target.DependsOn {
 		on := &target.DependsOn[i]
-		system, _ := outcome.Split(on.System)
+		system, _ := outcome.SplitCanonical(on.System)
 		if d.elements[on.Property] && !d.values[definitions.MapAttribute{Property: on.Property, System: system, Value: cmp.Or(on.Value, on.Display)}] {
 			return true
 		}
@@ -464,7 +466,7 @@ func (d *dependencies) contradict(target *definitions.MapTarget) bool {
 
 // request is a $translate request with the parameter names of R4 or R5.
 type request struct {
-	shared       *api.Parameters
+	common       *api.Parameters
 	query        Query
 	sourceSystem string
 	version      string // version of the parameter code
@@ -475,28 +477,28 @@ func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &request{shared: shared}
-	given := 0
+	r := &request{common: shared}
+	hasCode := 0
 	for i := range inputs {
-		isConcept, err := r.take(&inputs[i])
+		isConcept, err := r.readParameter(&inputs[i])
 		if err != nil {
 			return nil, err
 		}
 		if isConcept {
-			given++
+			hasCode++
 		}
 	}
-	if given != 1 {
+	if hasCode != 1 {
 		return nil, outcome.BadRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
 			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
-	r.orient()
+	r.resolveDirection()
 	r.query.ID, r.query.URL, r.query.Limits = shared.ID, shared.URL, shared.Limits
 	return r, nil
 }
 
-// take reads a parameter and reports whether it is a concept to translate.
-func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
+// readParameter reads a parameter and reports whether it is a concept to translate.
+func (r *request) readParameter(in *parameters.Input) (isConcept bool, err error) {
 	switch in.Name {
 	case "code", "sourceCode", "targetCode":
 		r.query.Codings = []parameters.Coding{{Code: in.Value}}
@@ -507,19 +509,19 @@ func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
 	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
 		r.query.Codings, err = parameters.ParseConcept(in.Complex)
 	case "conceptMap":
-		return false, r.takeMap(in)
+		return false, r.readMap(in)
 	case "dependency":
-		return false, r.takeDependency(in)
+		return false, r.readDependency(in)
 	default:
-		r.takeOther(in)
+		r.readMapSelector(in)
 		return false, nil
 	}
 	r.query.Reverse = r.query.Reverse || strings.HasPrefix(in.Name, "target")
 	return true, err
 }
 
-// takeOther reads a parameter that selects concept maps.
-func (r *request) takeOther(in *parameters.Input) {
+// readMapSelector reads a parameter that selects concept maps.
+func (r *request) readMapSelector(in *parameters.Input) {
 	switch in.Name {
 	case "system", "sourceSystem":
 		r.sourceSystem = in.Value
@@ -538,7 +540,7 @@ func (r *request) takeOther(in *parameters.Input) {
 	}
 }
 
-func (r *request) takeMap(in *parameters.Input) error {
+func (r *request) readMap(in *parameters.Input) error {
 	switch {
 	case in.Resource == nil:
 		return outcome.BadRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
@@ -549,15 +551,15 @@ func (r *request) takeMap(in *parameters.Input) error {
 	return nil
 }
 
-// orient determines the code's system and the system of translations. With R5's names, a reverse translation starts
+// resolveDirection determines the code's system and the system of translations. With R5's names, a reverse translation starts
 // from the target. R4's parameter reverse does not specify whether system and targetsystem are swapped, so both are
 // tried.
-func (r *request) orient() {
+func (r *request) resolveDirection() {
 	own, other := r.sourceSystem, r.query.TargetSystem
 	switch {
 	case !r.query.Reverse:
-	case r.shared.HasParameter("reverse"):
-		r.query.EitherWay = own != "" && other != ""
+	case r.common.HasParameter("reverse"):
+		r.query.AllowsEitherSystem = own != "" && other != ""
 		if r.query.SourceScope != "" || r.query.TargetScope != "" {
 			r.query.SourceScope, r.query.TargetScope = r.query.TargetScope, r.query.SourceScope
 		}
@@ -572,11 +574,11 @@ func (r *request) orient() {
 		}
 	}
 	r.query.TargetSystem = other
-	r.query.InTermsOfR5 = !r.shared.HasParameter("reverse")
+	r.query.UsesR5Names = !r.common.HasParameter("reverse")
 }
 
-// takeDependency reads a parameter dependency with the names of R4 or R5.
-func (r *request) takeDependency(in *parameters.Input) error {
+// readDependency reads a parameter dependency with the names of R4 or R5.
+func (r *request) readDependency(in *parameters.Input) error {
 	var d Dependency
 	for i := range in.Parts {
 		part := &in.Parts[i]
@@ -612,7 +614,7 @@ func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 		return nil, err
 	}
 	var text string
-	if err := fhirjson.ReaderOf(in.Complex).Strings(fhirjson.String{Name: "text", Into: &text}); err != nil {
+	if err := fhirjson.NewValueReader(in.Complex).Strings(fhirjson.String{Name: "text", Destination: &text}); err != nil {
 		return nil, outcome.BadRequest("structure", "CodeableConcept cannot be read: %v", err)
 	}
 	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
@@ -623,59 +625,59 @@ const conversionFactor = "https://github.com/caddy-fhir/caddy-fhir/terminology#c
 
 // conversion finds the codes that a code of a convertible code system can be converted to.
 type conversion struct {
-	into     *translator
-	expander compose.Expander
-	cs       *definitions.CodeSystem
-	from     codesystem.Concept
-	code     string // code of from as requested
+	translator *translator
+	expander   compose.Expander
+	cs         *definitions.CodeSystem
+	from       codesystem.Concept
+	code       string // code of from as requested
 }
 
 // convert adds the codes that are commensurable with a coding: those of the requested value set, otherwise common codes.
 // It adds nothing if the request refers to a concept map or another code system, or has no target.
 func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache) error {
-	q, systems := x.asked, &x.library.Systems
+	q, systems := x.query, &x.definitions.Systems
 	index := systems.CodeSystem(c.System, c.Version)
 	scope := q.TargetScope
 	if q.Reverse {
 		scope = q.SourceScope
 	}
 	sameSystem := q.TargetSystem == c.System || q.TargetSystem == "" && scope != ""
-	if !sameSystem || index == definitions.None || q.isNamed() || q.ConceptMap != nil {
+	if !sameSystem || index == definitions.None || q.isLoadedReference() || q.ConceptMap != nil {
 		return nil
 	}
 	cs := systems.CodeSystems[index]
 	if cs.Concepts.Converter == nil {
 		return nil
 	}
-	vs, ok := x.library.AnyValueSet(cmp.Or(scope, cs.Common), "")
+	vs, ok := x.definitions.ResolveValueSet(cmp.Or(scope, cs.CommonCodes), "")
 	if !ok {
 		return nil
 	}
 	from, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
-		x.messages = append(x.messages, cs.Concepts.Refuser.InvalidReason([]byte(c.Code)))
+		x.messages = append(x.messages, cs.Concepts.CodeExplainer.InvalidReason([]byte(c.Code)))
 		return nil
 	}
-	expander := compose.Expander{Library: x.library, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}
-	return (&conversion{into: x, expander: expander, cs: cs, from: from, code: c.Code}).translate(vs)
+	expander := compose.Expander{Definitions: x.definitions, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}
+	return (&conversion{translator: x, expander: expander, cs: cs, from: from, code: c.Code}).addConversions(vs)
 }
 
 // conversionSteps is the cost of a conversion per byte of the two codes.
 const conversionSteps = 20
 
-// translate adds the commensurable codes of a value set, equal ones first.
-func (x *conversion) translate(vs *definitions.ValueSet) error {
+// addConversions adds the commensurable codes of a value set, equal ones first.
+func (x *conversion) addConversions(vs *definitions.ValueSet) error {
 	list, err := x.expander.Codes(vs)
 	if err != nil {
 		return err
 	}
 	var found []definitions.MapTarget
 	for _, e := range list.Entries {
-		code := x.into.library.Code(e)
-		if err := x.into.spend((len(x.code) + len(code)) * conversionSteps); err != nil {
+		code := x.translator.definitions.Code(e)
+		if err := x.translator.spend((len(x.code) + len(code)) * conversionSteps); err != nil {
 			return err
 		}
-		if x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
+		if x.translator.definitions.Systems.List[x.translator.definitions.SystemOf(e)].URL != x.cs.URL {
 			continue
 		}
 		to, ok := x.cs.Concepts.Locate(code)
@@ -689,13 +691,13 @@ func (x *conversion) translate(vs *definitions.ValueSet) error {
 	sort.SliceStable(found, func(i, k int) bool {
 		return found[i].Equivalence == "equivalent" && found[k].Equivalence != "equivalent"
 	})
-	group, asked := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
+	group, element := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
 	for i := range found {
-		e, target := asked, found[i]
-		if x.into.asked.Reverse { // the found code is on the source side
+		e, target := element, found[i]
+		if x.translator.query.Reverse { // the found code is on the source side
 			e.Code, e.Display, target.Code, target.Display = target.Code, target.Display, x.code, ""
 		}
-		if err := x.into.add(nil, group, &e, &target); err != nil {
+		if err := x.translator.add(nil, group, &e, &target); err != nil {
 			return err
 		}
 	}
@@ -705,7 +707,7 @@ func (x *conversion) translate(vs *definitions.ValueSet) error {
 // target returns another code with its relationship to the requested one, or false if they are not commensurable.
 func (x *conversion) target(other codesystem.Concept) (t definitions.MapTarget, ok bool) {
 	from, to := x.from, other
-	if x.into.asked.Reverse {
+	if x.translator.query.Reverse {
 		from, to = to, from
 	}
 	factor, equal, ok := x.cs.Concepts.Converter.Convert(from, to)

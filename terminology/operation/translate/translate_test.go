@@ -23,8 +23,8 @@ var translations = []string{
 		{"code":"5","comment":"from","target":[{"code":"five","relationship":"source-is-broader-than-target","product":[{"property":"http://x/p","system":"http://x/s","value":"v"}]}]}`, ""),
 	fixture.ConceptMap("fixed", `{"code":"1","target":[{"code":"one"}]},{"code":"3","target":[{"equivalence":"unmatched"}]}`, `,"unmapped":{"mode":"fixed","code":"rest","display":"Rest"}`),
 	fixture.ConceptMap("provided", "", `,"unmapped":{"mode":"provided"}`), fixture.ConceptMap("as-is", "", `,"unmapped":{"mode":"use-source-code","relationship":"related-to"}`),
-	fixture.ConceptMap("ours", `{"code":"1","target":[{"code":"eins","equivalence":"equal"}]}`, fixture.HandsOn("middle")), fixture.ConceptMap("middle", "", fixture.HandsOn("plain|1")),
-	fixture.ConceptMap("round", "", fixture.HandsOn("about")), fixture.ConceptMap("about", "", fixture.HandsOn("round")), fixture.ConceptMap("lost", "", fixture.HandsOn("nowhere")),
+	fixture.ConceptMap("ours", `{"code":"1","target":[{"code":"eins","equivalence":"equal"}]}`, fixture.OtherMap("middle")), fixture.ConceptMap("middle", "", fixture.OtherMap("plain|1")),
+	fixture.ConceptMap("round", "", fixture.OtherMap("about")), fixture.ConceptMap("about", "", fixture.OtherMap("round")), fixture.ConceptMap("lost", "", fixture.OtherMap("nowhere")),
 	`{"resourceType":"ConceptMap","url":"http://x/groups","status":"active","sourceCanonical":"http://x/vs|2","group":[
 		{"source":"http://x/a","target":"http://x/b","element":[{"code":"1","target":[{"code":"one"}]}]},
 		{"source":"http://x/a","sourceVersion":"2","target":"http://x/c","element":[{"code":"1","target":[{"code":"I"}]}]},
@@ -113,7 +113,7 @@ func TestTranslate(t *testing.T) {
 				t.Errorf("got %t %q\nwant %t %q\nin %s", result, got, test.result, test.want, w.Body)
 			}
 			if !result {
-				fixture.WantText(t, w.Body.String(), `"name":"message"`)
+				fixture.WantContains(t, w.Body.String(), `"name":"message"`)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestTranslate(t *testing.T) {
 func TestTranslateConcept(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	concept := func(name string) string {
-		return fixture.Posted(fixture.URI("url", "http://x/plain"), `{"name":"`+name+`","valueCodeableConcept":{"coding":[{"system":"http://x/z","code":"1"},{"system":"http://x/a","code":"1"}]}}`)
+		return fixture.ParametersOf(fixture.URI("url", "http://x/plain"), `{"name":"`+name+`","valueCodeableConcept":{"coding":[{"system":"http://x/z","code":"1"},{"system":"http://x/a","code":"1"}]}}`)
 	}
 	for _, name := range []string{"codeableConcept", "sourceCodeableConcept"} {
 		w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", concept(name))
@@ -152,7 +152,7 @@ func TestTranslateInline(t *testing.T) {
 		{"beside the url of another", []string{own, one, fixture.URI("url", "http://x/plain")}, 200, []string{"relatedto mine"}},
 		{"with others brought along", []string{own, one, `{"name":"tx-resource","resource":` + fixture.ConceptMap("brought", `{"code":"1","target":[{"code":"other"}]}`, "") + `}`}, 200, []string{"relatedto mine"}},
 		{"not mapped by it", []string{own, `{"name":"code","valueCode":"5"}`}, 200, nil},
-		{"hands on", []string{inline(fixture.ConceptMap("ours", "", fixture.HandsOn("plain"))), `{"name":"code","valueCode":"5"}`}, 200, []string{"narrower five http://x/p=v ours|1 plain|1 sourceComment=from"}},
+		{"hands on", []string{inline(fixture.ConceptMap("ours", "", fixture.OtherMap("plain"))), `{"name":"code","valueCode":"5"}`}, 200, []string{"narrower five http://x/p=v ours|1 plain|1 sourceComment=from"}},
 		{"not a concept map", []string{inline(`{"resourceType":"ValueSet"}`), one}, 400, nil},
 		{"two", []string{own, own, one}, 400, nil},
 		{"no resource", []string{`{"name":"conceptMap","valueString":"x"}`, one}, 400, nil},
@@ -160,14 +160,14 @@ func TestTranslateInline(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(append(test.sent, fixture.URI("system", "http://x/a"))...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.ParametersOf(append(test.sent, fixture.URI("system", "http://x/a"))...))
 			if _, got := matches(t, w.Body.Bytes()); w.Code != test.status || !slices.Equal(got, test.want) {
 				t.Errorf("got %d %q\nwant %d %q\nin %s", w.Code, got, test.status, test.want, w.Body)
 			}
 		})
 	}
-	err := terminologytest.Answer(&api.Handler{Library: h.Library, HasOtherServers: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
-		strings.NewReader(fixture.Posted(own, `{"name":"code","valueCode":"5"}`))))
+	err := terminologytest.ServeError(&api.Handler{Library: h.Library, HasOtherServers: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
+		strings.NewReader(fixture.ParametersOf(own, `{"name":"code","valueCode":"5"}`))))
 	if err != nil {
 		t.Errorf("others are asked, who do not have the map: %v", err)
 	}
@@ -209,7 +209,7 @@ func TestTranslateDependency(t *testing.T) {
 			if test.dependency != "" {
 				sent = append(sent, test.dependency)
 			}
-			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(sent...))
+			w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.ParametersOf(sent...))
 			_, list := matches(t, w.Body.Bytes())
 			var codes []string
 			for _, match := range list {
@@ -220,7 +220,7 @@ func TestTranslateDependency(t *testing.T) {
 			}
 		})
 	}
-	w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.Posted(fixture.URI("system", "http://x/a"), `{"name":"code","valueCode":"1"}`, `{"name":"dependency","part":[]}`))
+	w, _ := terminologytest.Call(t, h, "POST", "/ConceptMap/$translate", fixture.ParametersOf(fixture.URI("system", "http://x/a"), `{"name":"code","valueCode":"1"}`, `{"name":"dependency","part":[]}`))
 	if w.Code != 400 {
 		t.Errorf("without an element: got %d", w.Code)
 	}
@@ -230,7 +230,7 @@ func TestTranslateDependency(t *testing.T) {
 func TestProductWithoutValue(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("empty", `{"code":"1","target":[{"code":"one","product":[{"property":"http://x/p"}],"dependsOn":[{"property":"http://x/d"}]}]}`, ""))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/empty&system=http://x/a&code=1", "")
-	fixture.WantText(t, w.Body.String(), `{"name":"product","part":[{"name":"element","valueUri":"http://x/p"}]}`, `{"name":"dependsOn","part":[{"name":"element","valueUri":"http://x/d"}]}`)
+	fixture.WantContains(t, w.Body.String(), `{"name":"product","part":[{"name":"element","valueUri":"http://x/p"}]}`, `{"name":"dependsOn","part":[{"name":"element","valueUri":"http://x/d"}]}`)
 }
 
 // Concept maps that refer to each other result in an error, as do endlessly branching ones.
@@ -242,7 +242,7 @@ func TestTranslateInCircles(t *testing.T) {
 	}
 	var many []string
 	for i := range 40 {
-		group := `{"source":"http://x/a","target":"http://x/b","element":[]` + fixture.HandsOn(fmt.Sprint(i+1)) + `}`
+		group := `{"source":"http://x/a","target":"http://x/b","element":[]` + fixture.OtherMap(fmt.Sprint(i+1)) + `}`
 		many = append(many, fmt.Sprintf(`{"resourceType":"ConceptMap","url":"http://x/%d","status":"active","group":[%s,%s]}`, i, group, group))
 	}
 	w, _ = terminologytest.Call(t, &api.Handler{Library: terminologytest.Library(t, many...)}, "GET", "/ConceptMap/$translate?url=http://x/0&system=http://x/a&code=1", "")
@@ -258,7 +258,7 @@ func TestTranslateTooCostly(t *testing.T) {
 	ask := func(codings int, code string) error {
 		body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/wide"},{"name":"codeableConcept","valueCodeableConcept":{"coding":[` +
 			strings.Repeat(`{"system":"http://x/a","code":"`+code+`"},`, codings-1) + `{"system":"http://x/a","code":"` + code + `"}]}}]}`
-		return terminologytest.Answer(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate", strings.NewReader(body)))
+		return terminologytest.ServeError(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate", strings.NewReader(body)))
 	}
 	wantCostly := func(name string, err error, want bool) {
 		t.Helper()
@@ -269,7 +269,7 @@ func TestTranslateTooCostly(t *testing.T) {
 	}
 	wantCostly("as many matches as may be", ask(100, "1"), false)
 	wantCostly("too many matches", ask(101, "1"), true)
-	h.Library.Definitions().Bounds.Gathered = 1100
+	h.Library.Definitions().Bounds.VisitedCodes = 1100
 	wantCostly("as many targets as may be", ask(10, "2"), false)
 	wantCostly("too many targets", ask(11, "2"), true)
 }
@@ -277,7 +277,7 @@ func TestTranslateTooCostly(t *testing.T) {
 // TestTwoTypes sends resources with a duplicate resourceType.
 func TestTwoTypes(t *testing.T) {
 	for _, parameter := range []string{"conceptMap", "tx-resource"} {
-		body := fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
+		body := fixture.ParametersOf(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
 			`{"name":"`+parameter+`","resource":{"resourceType":"ConceptMap","resourceType":"Patient"}}`)
 		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.ColourLibrary(t)}, http.MethodPost, "/ConceptMap/$translate", body)
 		if w.Code != http.StatusBadRequest {
@@ -312,6 +312,6 @@ func TestTranslateCore(t *testing.T) {
 		"/ConceptMap/$translate?system=http://snomed.info/sct&code=263204007&targetsystem=http://hl7.org/fhir/sid/icd-10-us":      `{"name":"result","valueBoolean":false}`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
-		fixture.WantText(t, w.Body.String(), want)
+		fixture.WantContains(t, w.Body.String(), want)
 	}
 }

@@ -24,37 +24,37 @@ import (
 
 func init() {
 	api.Register(
-		api.Operation{Type: "CodeSystem", Name: "validate-code", OnInstance: true, Answer: answerInCodeSystem},
-		api.Operation{Type: "ValueSet", Name: "validate-code", OnInstance: true, Answer: answerInValueSet, Capability: `"validateCode":{"translations":true}`},
+		api.Operation{Type: "CodeSystem", Name: "validate-code", HasInstanceLevel: true, Handle: handleInCodeSystem},
+		api.Operation{Type: "ValueSet", Name: "validate-code", HasInstanceLevel: true, Handle: handleInValueSet, Capability: `"validateCode":{"translations":true}`},
 	)
 }
 
-func answerInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handleInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	r, err := readRequest(c, inputs, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.answer(c, l, InValueSet)
+	return r.handle(c, l, ValidateInValueSet)
 }
 
-func answerInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	r, err := readRequest(c, inputs, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.answer(c, l, InCodeSystem)
+	return r.handle(c, l, ValidateInCodeSystem)
 }
 
-// answer validates, fetching missing definitions if they could change the result.
-func (r *request) answer(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
+// handle validates, fetching missing definitions if they could change the result.
+func (r *request) handle(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
 	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.Missing, error) {
-		l, err := c.Library(l, r.shared)
+		l, err := c.WithRequestResources(l, r.common)
 		if err != nil {
-			return nil, api.MissingIn(err), err
+			return nil, api.MissingDefinitions(err), err
 		}
 		result, err := validate(&c.Budget, l, r.query)
 		if err != nil {
-			return nil, api.MissingIn(err), err
+			return nil, api.MissingDefinitions(err), err
 		}
 		return result, result.Missing, nil
 	})
@@ -64,10 +64,10 @@ func (r *request) answer(c *api.Call, l *terminology.Library, validate func(cont
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// InValueSet performs ValueSet/$validate-code: whether a code is in a value set. Its errors are those of
+// ValidateInValueSet performs ValueSet/$validate-code: whether a code is in a value set. Its errors are those of
 // [terminology.Library.Expand]; an invalid code is not an error.
-func InValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
-	b := budget.Of(ctx, l.Definitions().Bounds.Gathered)
+func ValidateInValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
+	b := budget.FromContext(ctx, l.Definitions().Bounds.VisitedCodes)
 	set, vs, err := l.CodeLists().ValueSetFor(l.Definitions(), &q.ValueSetRef, &q.Rules, b)
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func InValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, 
 	return run(set, l.CodeLists(), vs, &q, b)
 }
 
-// InCodeSystem performs CodeSystem/$validate-code: whether a code is in its code system.
-func InCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
+// ValidateInCodeSystem performs CodeSystem/$validate-code: whether a code is in its code system.
+func ValidateInCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	if err := definitions.CheckDate(q.Date); err != nil {
 		return nil, err
 	}
@@ -84,17 +84,17 @@ func InCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result
 	q.Codings = slices.Clone(q.Codings)
 	if q.ID != "" {
 		for i := range q.Codings {
-			if err := set.Systems.Instance(q.ID, &q.Codings[i]); err != nil {
+			if err := set.Systems.CompleteCodings(q.ID, &q.Codings[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return run(set, nil, nil, &q, budget.Of(ctx, set.Bounds.Gathered))
+	return run(set, nil, nil, &q, budget.FromContext(ctx, set.Bounds.VisitedCodes))
 }
 
 // Query contains the parameters of $validate-code.
 type Query struct {
-	// ValueSetRef refers to the value set. For InCodeSystem, only ID is used, and identifies the code system.
+	// ValueSetRef refers to the value set. For ValidateInCodeSystem, only ID is used, and identifies the code system.
 	compose.ValueSetRef
 	compose.Rules
 
@@ -159,7 +159,7 @@ type FoundCoding struct {
 	// Status is the code system's status of a code that should no longer be used, or empty.
 	Status string
 
-	invalid bool // not in the value set: for a CodeableConcept, only the version is returned
+	notInValueSet bool // not in the value set: for a CodeableConcept, only the version is returned
 }
 
 // AppendJSON appends the Parameters response of $validate-code.
@@ -169,7 +169,7 @@ func (r *Result) AppendJSON(dst []byte) []byte {
 	if r.concept != nil {
 		out.Raw("codeableConcept", "valueCodeableConcept", r.concept)
 	}
-	if r.Found != nil && r.concept != nil && r.Found.invalid {
+	if r.Found != nil && r.concept != nil && r.Found.notInValueSet {
 		out.Optional("version", "valueString", r.Found.Version)
 	} else if r.Found != nil {
 		writeFound(out, r.Found)
@@ -201,10 +201,10 @@ func writeFound(w *parameters.Writer, f *FoundCoding) {
 
 // request is a $validate-code request for value sets or code systems.
 type request struct {
-	shared      *api.Parameters
+	common      *api.Parameters
 	query       Query
 	code        *parameters.Coding // parameters code, system and display
-	infer       bool               // parameter inferSystem
+	inferSystem bool               // parameter inferSystem
 	codeSystem  jsontext.Value
 	codeVersion string // parameter version
 }
@@ -214,13 +214,13 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 	if err != nil {
 		return nil, err
 	}
-	r := &request{shared: shared}
+	r := &request{common: shared}
 	for i := range inputs {
-		if err := r.take(&inputs[i]); err != nil {
+		if err := r.readParameter(&inputs[i]); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.choose(inValueSet); err != nil {
+	if err := r.chooseCoding(inValueSet); err != nil {
 		return nil, err
 	}
 	r.query.ValueSetRef, r.query.Rules, r.query.Language = shared.ValueSetRef, shared.Rules, shared.Language
@@ -230,11 +230,11 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 	return r, nil
 }
 
-// choose selects exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
-func (r *request) choose(inValueSet bool) error {
+// chooseCoding selects exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
+func (r *request) chooseCoding(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
-		if r.shared.HasParameter(name) {
+		if r.common.HasParameter(name) {
 			given++
 		}
 	}
@@ -244,18 +244,18 @@ func (r *request) choose(inValueSet bool) error {
 	case given > 1:
 		return outcome.BadRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
-	if !r.shared.HasParameter("code") {
+	if !r.common.HasParameter("code") {
 		r.code = nil // system, display and similar parameters belong to code
 	} else if r.code.Code == "" {
 		return outcome.BadRequest("required", "the parameter code is empty")
 	}
 	if !inValueSet {
-		return r.chooseInSystem()
+		return r.chooseCodingInSystem()
 	}
 	if r.code == nil {
 		return nil
 	}
-	r.query.InferSystem = r.infer || r.shared.Context != ""
+	r.query.InferSystem = r.inferSystem || r.common.Context != ""
 	if r.code.System == "" && !r.query.InferSystem {
 		return outcome.BadRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
 	}
@@ -263,13 +263,13 @@ func (r *request) choose(inValueSet bool) error {
 	return nil
 }
 
-// chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or system, in this order. A coding must be
+// chooseCodingInSystem is choose for a code system: that of url, codeSystem, the instance, or system, in this order. A coding must be
 // of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
-func (r *request) chooseInSystem() error {
-	system, version := outcome.Split(r.shared.URL)
+func (r *request) chooseCodingInSystem() error {
+	system, version := outcome.SplitCanonical(r.common.URL)
 	r.codeVersion = cmp.Or(r.codeVersion, version)
 	if system == "" && r.codeSystem != nil {
-		d, err := definitions.DefinitionOf(r.codeSystem)
+		d, err := definitions.ParseDefinition(r.codeSystem)
 		if err != nil {
 			return outcome.BadRequest("structure", "the parameter codeSystem cannot be read: %v", err)
 		}
@@ -277,7 +277,7 @@ func (r *request) chooseInSystem() error {
 	}
 	if r.code != nil {
 		r.code.System, r.code.Version = cmp.Or(system, r.code.System), cmp.Or(r.codeVersion, r.code.Version)
-		if r.code.System == "" && r.shared.ID == "" {
+		if r.code.System == "" && r.common.ID == "" {
 			return outcome.BadRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
 		}
 		r.query.Codings = []parameters.Coding{*r.code}
@@ -291,15 +291,15 @@ func (r *request) chooseInSystem() error {
 	return nil
 }
 
-// take reads a parameter.
-func (r *request) take(in *parameters.Input) error {
+// readParameter reads a parameter.
+func (r *request) readParameter(in *parameters.Input) error {
 	switch in.Name {
 	case "version":
 		r.codeVersion = in.Value
 	case "codeSystem":
 		r.codeSystem = in.Resource
 	case "inferSystem", "implySystem":
-		r.infer = in.Value == "true"
+		r.inferSystem = in.Value == "true"
 	case "lenient-display-validation":
 		r.query.LenientDisplay = in.Value == "true"
 	case "valueset-membership-only":
@@ -307,13 +307,13 @@ func (r *request) take(in *parameters.Input) error {
 	case "abstract":
 		r.query.NotAbstract = in.Value == "false"
 	default:
-		return r.takeCode(in)
+		return r.readCode(in)
 	}
 	return nil
 }
 
-// takeCode reads a parameter with a coding or part of one.
-func (r *request) takeCode(in *parameters.Input) (err error) {
+// readCode reads a parameter with a coding or part of one.
+func (r *request) readCode(in *parameters.Input) (err error) {
 	alone := func() *parameters.Coding {
 		if r.code == nil {
 			r.code = &parameters.Coding{}

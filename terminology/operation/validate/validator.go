@@ -29,9 +29,9 @@ func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.
 }
 
 type validator struct {
-	expansions *compose.CodeListCache
-	checks     codingValidator
-	codings    []parameters.Coding
+	expansions      *compose.CodeListCache
+	codingValidator codingValidator
+	codings         []parameters.Coding
 }
 
 // newValidator prepares the validation against a value set, or against code systems if vs is nil.
@@ -39,20 +39,20 @@ func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Query, b *bud
 	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
 	if vs != nil {
 		defaults := expansion.Query{Rules: q.Rules}
-		if err := defaults.Adopt(vs.Defaults); err != nil {
+		if err := defaults.ApplyDefaults(vs.Defaults); err != nil {
 			return nil, err
 		}
 		q.Rules, language, named = defaults.Rules, q.Language.Preferred(vs), slices.Concat(named, vs.Supplements)
 	}
-	found := new(notes)
+	found := new(issueList)
 	versions := versionChooser{systems: &l.Systems, rules: &q.Rules, inValueSet: vs != nil}
-	v := &validator{codings: slices.Clone(q.Codings), checks: codingValidator{
-		notes: found, validation: q, library: l, valueSet: vs, budget: b, supplements: named,
-		candidates: candidateFinder{library: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, memberOnly: q.MembershipOnly},
-		displays:   displayChecker{notes: found, language: language, lenient: q.LenientDisplay},
+	v := &validator{codings: slices.Clone(q.Codings), codingValidator: codingValidator{
+		issues: found, query: q, definitions: l, valueSet: vs, budget: b, supplements: named,
+		candidates: candidateFinder{definitions: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, membershipOnly: q.MembershipOnly},
+		displays:   displayChecker{issues: found, language: language, warnsOnly: q.LenientDisplay},
 	}}
 	if language != "" {
-		v.checks.displays.languages = codesystem.ParseLanguages(language)
+		v.codingValidator.displays.languages = codesystem.ParseLanguages(language)
 	}
 	return v, l.Systems.CheckSupplements(named)
 }
@@ -65,22 +65,22 @@ func (v *validator) result() (*Result, error) {
 		}
 		return v.summarize(nil), nil
 	}
-	member := func(d codingResult) bool { return d.member }
-	if v.checks.isConcept() && v.checks.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
-		v.checks.notes.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
-			"No valid coding was found for the value set '%s'", v.checks.valueSet.DisplayName())
+	member := func(d codingResult) bool { return d.isMember }
+	if v.codingValidator.isConcept() && v.codingValidator.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersionsMissing() && !allCodesEmpty(v.codings) {
+		v.codingValidator.issues.addFormatted("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
+			"No valid coding was found for the value set '%s'", v.codingValidator.valueSet.DisplayName())
 	}
-	if v.checks.valueSet != nil {
-		v.standings(results)
+	if v.codingValidator.valueSet != nil {
+		v.addStatusIssues(results)
 	} else if len(results) == 0 {
-		v.checks.notes.note("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
+		v.codingValidator.issues.addFormatted("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
 	}
 	return v.summarize(results), nil
 }
 
 func (v *validator) checkCodings() (list []codingResult, err error) {
-	if v.checks.validation.InferSystem && v.checks.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
-		if err := v.infer(&v.codings[0]); err != nil {
+	if v.codingValidator.query.InferSystem && v.codingValidator.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
+		if err := v.inferSystem(&v.codings[0]); err != nil {
 			return nil, err
 		}
 		if v.codings[0].System == "" {
@@ -88,7 +88,7 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 		}
 	}
 	for i := range v.codings {
-		d, err := v.checks.validate(&v.codings[i])
+		d, err := v.codingValidator.validate(&v.codings[i])
 		if err != nil {
 			return nil, err
 		}
@@ -97,13 +97,13 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 	return list, nil
 }
 
-// noCodes reports whether codings is not empty and all codes are.
-func noCodes(codings []parameters.Coding) bool {
+// allCodesEmpty reports whether codings is not empty and all codes are.
+func allCodesEmpty(codings []parameters.Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c parameters.Coding) bool { return c.Code != "" })
 }
 
-// infer determines the system of a code from the value set.
-func (v *validator) infer(c *parameters.Coding) error {
+// inferSystem determines the system of a code from the value set.
+func (v *validator) inferSystem(c *parameters.Coding) error {
 	systems, err := v.systemsOf(c)
 	if err != nil {
 		return v.missingValueSet(err)
@@ -117,9 +117,9 @@ func (v *validator) infer(c *parameters.Coding) error {
 		slices.Sort(systems)
 		id, reason = "Unable_to_resolve_system__value_set_has_multiple_matches", "value set expansion has multiple matches: ["+strings.Join(systems, ", ")+"]"
 	}
-	v.checks.notInValueSet(c)
-	v.checks.notes.note("error", "not-found", "cannot-infer", id, c, "code", true,
-		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.checks.valueSet.Canonical(), reason)
+	v.codingValidator.addNotInValueSet(c)
+	v.codingValidator.issues.addFormatted("error", "not-found", "cannot-infer", id, c, "code", true,
+		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.codingValidator.valueSet.Canonical(), reason)
 	return nil
 }
 
@@ -129,47 +129,47 @@ func (v *validator) missingValueSet(err error) error {
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
 		return err
 	}
-	v.checks.absent.valueSets = append(v.checks.absent.valueSets, e.Missing...)
+	v.codingValidator.missing.valueSets = append(v.codingValidator.missing.valueSets, e.Missing...)
 	id, text := "Unable_to_resolve_value_Set_", fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical)
 	if e.MessageID == "" { // the value set is loaded without its content
 		id, text = "", e.Text
 	}
-	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, "%s", text)
+	v.codingValidator.issues.addFormatted("error", "not-found", "not-found", id, nil, "", true, "%s", text)
 	return nil
 }
 
 // systemsOf returns the systems of a code in the value set: those in its expansion or, with grammars, which have
 // unlisted codes, the code systems in which the code is valid.
 func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error) {
-	l := v.checks.library
-	named, hasGrammar, err := v.systemsNamed()
+	l := v.codingValidator.definitions
+	named, hasGrammar, err := v.declaredSystems()
 	if err != nil {
 		return nil, err
 	}
 	if !hasGrammar {
-		return v.systemsListed(c)
+		return v.expandedSystems(c)
 	}
 	for _, system := range named {
-		if err := v.checks.budget.Charge(codingSteps + len(l.Systems.Versions(system))); err != nil {
+		if err := v.codingValidator.budget.Charge(codingSteps + len(l.Systems.Versions(system))); err != nil {
 			return nil, err
 		}
-		list, err := v.checks.candidates.candidates(&parameters.Coding{System: system, Code: c.Code})
+		list, err := v.codingValidator.candidates.candidates(&parameters.Coding{System: system, Code: c.Code})
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range list {
-			if o.member != nil && !o.member.excluded {
-				definitions.AddTo(&systems, system)
+			if o.member != nil && !o.member.isExcluded {
+				definitions.AppendUnique(&systems, system)
 			}
 		}
 	}
 	return systems, nil
 }
 
-// systemsNamed returns the systems of the value set and its imports, and whether any is a grammar.
-func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error) {
-	l, sets := v.checks.library, make(map[*definitions.ValueSet]bool)
-	if err := compose.NewEvaluator(l, &v.checks.validation.Rules, v.checks.budget).CheckImports(v.checks.valueSet, sets); err != nil {
+// declaredSystems returns the systems of the value set and its imports, and whether any is a grammar.
+func (v *validator) declaredSystems() (systems []string, hasGrammar bool, err error) {
+	l, sets := v.codingValidator.definitions, make(map[*definitions.ValueSet]bool)
+	if err := compose.NewEvaluator(l, &v.codingValidator.query.Rules, v.codingValidator.budget).CheckImports(v.codingValidator.valueSet, sets); err != nil {
 		return nil, false, err
 	}
 	for vs := range sets {
@@ -181,83 +181,83 @@ func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error
 			}
 			if index != definitions.None {
 				cs := l.Systems.CodeSystems[index]
-				url, hasGrammar = cs.URL, hasGrammar || cs.Concepts.List == nil || cs.Common != ""
+				url, hasGrammar = cs.URL, hasGrammar || cs.Concepts.List == nil || cs.CommonCodes != ""
 			}
 			if url != "" {
-				definitions.AddTo(&systems, url)
+				definitions.AppendUnique(&systems, url)
 			}
 		}
 	}
-	return systems, hasGrammar, v.checks.budget.Charge(len(sets))
+	return systems, hasGrammar, v.codingValidator.budget.Charge(len(sets))
 }
 
-// systemsListed returns the systems of a code in the expansion of the value set.
-func (v *validator) systemsListed(c *parameters.Coding) (systems []string, err error) {
-	x, err := (&compose.Expander{Library: v.checks.library, Cache: v.expansions, Rules: &v.checks.validation.Rules, Budget: v.checks.budget}).Codes(v.checks.valueSet)
+// expandedSystems returns the systems of a code in the expansion of the value set.
+func (v *validator) expandedSystems(c *parameters.Coding) (systems []string, err error) {
+	x, err := (&compose.Expander{Definitions: v.codingValidator.definitions, Cache: v.expansions, Rules: &v.codingValidator.query.Rules, Budget: v.codingValidator.budget}).Codes(v.codingValidator.valueSet)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range x.Entries {
-		if isCode(v.checks.library, e, []byte(c.Code)) {
-			definitions.AddTo(&systems, v.checks.library.Systems.List[v.checks.library.SystemOf(e)].URL)
+		if isCode(v.codingValidator.definitions, e, []byte(c.Code)) {
+			definitions.AppendUnique(&systems, v.codingValidator.definitions.Systems.List[v.codingValidator.definitions.SystemOf(e)].URL)
 		}
 	}
-	return systems, v.checks.budget.Charge(len(x.Entries) / 8)
+	return systems, v.codingValidator.budget.Charge(len(x.Entries) / 8)
 }
 
 // isCode reports whether a code matches an entry, ignoring case if its code system does.
 func isCode(d *definitions.Set, e definitions.Entry, code []byte) bool {
 	return bytes.Equal(d.Code(e), code) ||
-		e.IsKnown() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
+		e.HasConcept() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
 }
 
 // summarize builds the result.
 func (v *validator) summarize(results []codingResult) *Result {
-	r := &Result{UnknownVersions: v.checks.absent.versions, UnknownSystems: v.checks.absent.systems, concept: v.checks.validation.CodeableConcept}
-	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.checks.notes.failed()
-	if d := v.shown(results); d != nil {
+	r := &Result{UnknownVersions: v.codingValidator.missing.versions, UnknownSystems: v.codingValidator.missing.systems, concept: v.codingValidator.query.CodeableConcept}
+	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.isMember }) && !v.codingValidator.issues.hasErrors()
+	if d := v.mainResult(results); d != nil {
 		r.Found = d.found()
 	}
 	var messages []string
-	for _, n := range v.checks.notes.list {
-		if n.Severity != onlyTold {
+	for _, n := range v.codingValidator.issues.list {
+		if n.Severity != severityMessageOnly {
 			r.Issues = append(r.Issues, n.Issue)
 		}
-		if n.told && (r.Valid || n.Severity != "information") {
-			definitions.AddTo(&messages, n.Text)
+		if n.inMessage && (r.Valid || n.Severity != "information") {
+			definitions.AppendUnique(&messages, n.Text)
 		}
 	}
 	r.Message = strings.Join(messages, "; ")
-	if !r.Valid || len(v.checks.absent.unchecked) > 0 {
-		r.Missing = v.lacking()
+	if !r.Valid || len(v.codingValidator.missing.uncheckedSystems) > 0 {
+		r.Missing = v.missingDefinitions()
 	}
 	return r
 }
 
-// lacking returns the missing definitions of codings that were not found.
-func (v *validator) lacking() []outcome.Missing {
-	list := append(v.checks.absent.valueSets, missingSystems(v.checks.library, v.codings)...)
-	for _, reference := range slices.Concat(v.checks.absent.versions, v.checks.absent.unchecked) {
-		definitions.AddTo(&list, outcome.Missing{Kind: "CodeSystem", Canonical: reference})
+// missingDefinitions returns the missing definitions of codings that were not found.
+func (v *validator) missingDefinitions() []outcome.Missing {
+	list := append(v.codingValidator.missing.valueSets, missingSystems(v.codingValidator.definitions, v.codings)...)
+	for _, reference := range slices.Concat(v.codingValidator.missing.versions, v.codingValidator.missing.uncheckedSystems) {
+		definitions.AppendUnique(&list, outcome.Missing{Kind: "CodeSystem", Canonical: reference})
 	}
 	return list
 }
 
-// shown returns the coding that the result is about: the first valid coding, otherwise possibly the first coding.
-func (v *validator) shown(results []codingResult) *codingResult {
+// mainResult returns the coding that the result is about: the first valid coding, otherwise possibly the first coding.
+func (v *validator) mainResult(results []codingResult) *codingResult {
 	for i := range results {
-		if results[i].member {
+		if results[i].isMember {
 			return &results[i]
 		}
 	}
-	if len(results) == 0 || v.checks.isConcept() && (!v.onlyVersions() || results[0].codeSystem == nil) {
+	if len(results) == 0 || v.codingValidator.isConcept() && (!v.onlyVersionsMissing() || results[0].codeSystem == nil) {
 		return nil
 	}
 	return &results[0]
 }
 
 func (d *codingResult) found() *FoundCoding {
-	f := &FoundCoding{Coding: *d.coding, NormalizedCode: string(d.normalized), Inactive: d.inactive, invalid: !d.member}
+	f := &FoundCoding{Coding: *d.coding, NormalizedCode: string(d.normalized), Inactive: d.inactive, notInValueSet: !d.isMember}
 	f.Version, f.Display = "", string(d.display)
 	if d.codeSystem != nil {
 		f.Version = d.codeSystem.Version
@@ -268,24 +268,24 @@ func (d *codingResult) found() *FoundCoding {
 	return f
 }
 
-// standings adds issues about deprecated, draft and similar definitions that were used.
-func (v *validator) standings(list []codingResult) {
-	told := map[string]bool{}
-	tell := func(kind string, d *definitions.Definition) {
-		name := d.StatusWarning(v.checks.valueSet)
-		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.Canonical()); name != "" && !told[text] {
-			told[text] = true
-			v.checks.notes.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, "%s", text)
+// addStatusIssues adds issues about deprecated, draft and similar definitions that were used.
+func (v *validator) addStatusIssues(list []codingResult) {
+	reported := map[string]bool{}
+	report := func(kind string, d *definitions.Definition) {
+		name := d.StatusWarning(v.codingValidator.valueSet)
+		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.Canonical()); name != "" && !reported[text] {
+			reported[text] = true
+			v.codingValidator.issues.addFormatted("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, "%s", text)
 		}
 	}
 	for i := range list {
 		if list[i].codeSystem != nil {
-			tell("CodeSystem", &list[i].codeSystem.Definition)
+			report("CodeSystem", &list[i].codeSystem.Definition)
 		}
 	}
-	tell("ValueSet", &v.checks.valueSet.Definition)
-	for _, vs := range v.checks.candidates.imported {
-		tell("ValueSet", &vs.Definition)
+	report("ValueSet", &v.codingValidator.valueSet.Definition)
+	for _, vs := range v.codingValidator.candidates.searchedImports {
+		report("ValueSet", &vs.Definition)
 	}
 }
 
@@ -301,61 +301,61 @@ func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []out
 	return list
 }
 
-// note is an issue found by validation.
-type note struct {
+// codingIssue is an issue found by validation.
+type codingIssue struct {
 	outcome.Issue
-	part string // part of the coding; Coding.Place returns its location
-	told bool   // included in the message
+	part      string // part of the coding; Coding.Place returns its location
+	inMessage bool   // included in the message
 }
 
-// onlyTold is the severity of texts that are only in the message and not an issue, as on other servers.
-const onlyTold = ""
+// severityMessageOnly is the severity of texts that are only in the message and not an issue, as on other servers.
+const severityMessageOnly = ""
 
-// notes contains the issues of all codings.
-type notes struct {
-	list []note
+// issueList contains the issues of all codings.
+type issueList struct {
+	list []codingIssue
 	size int // size of the texts in bytes
 }
 
-// maxNoted is the maximum size of all issues in bytes, because a code system in a request may have a hundred thousand
+// maxIssueBytes is the maximum size of all issues in bytes, because a code system in a request may have a hundred thousand
 // displays to list.
-const maxNoted = 4 << 20
+const maxIssueBytes = 4 << 20
 
-// note adds an issue about a part of a coding with a formatted text.
-func (n *notes) note(severity, code, txCode, id string, c *parameters.Coding, part string, told bool, format string, args ...any) {
-	n.place(c, note{part: part, told: told, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: fmt.Sprintf(format, args...)}})
+// addFormatted adds an issue about a part of a coding with a formatted text.
+func (n *issueList) addFormatted(severity, code, txCode, id string, c *parameters.Coding, part string, inMessage bool, format string, args ...any) {
+	n.addLocated(c, codingIssue{part: part, inMessage: inMessage, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: fmt.Sprintf(format, args...)}})
 }
 
-// place adds an issue with the location of its part of a coding.
-func (n *notes) place(c *parameters.Coding, one note) {
+// addLocated adds an issue with the location of its part of a coding.
+func (n *issueList) addLocated(c *parameters.Coding, one codingIssue) {
 	if c != nil {
-		one.Expression = []string{c.Place(one.part)}
+		one.Expression = []string{c.Path(one.part)}
 	}
 	n.list = append(n.list, one)
 	n.size += len(one.Text)
 }
 
-func (n *notes) failed() bool { return slices.ContainsFunc(n.list, note.isError) }
+func (n *issueList) hasErrors() bool { return slices.ContainsFunc(n.list, codingIssue.isError) }
 
-func (n note) isError() bool { return n.Severity == "error" }
+func (n codingIssue) isError() bool { return n.Severity == "error" }
 
 // codingValidator validates individual codings.
 type codingValidator struct {
-	notes       *notes
-	validation  *Query
-	library     *definitions.Set
+	issues      *issueList
+	query       *Query
+	definitions *definitions.Set
 	valueSet    *definitions.ValueSet // nil: validate only against the code system
 	budget      *budget.Budget
 	supplements []string // canonicals of supplements
 	candidates  candidateFinder
 	displays    displayChecker
-	absent      absent
+	missing     missingDefinitions
 }
 
 // codingResult is the result for a coding.
 type codingResult struct {
 	coding     *parameters.Coding
-	member     bool // in the value set or, without one, in the code system
+	isMember   bool // in the value set or, without one, in the code system
 	codeSystem *definitions.CodeSystem
 	entry      definitions.LocatedEntry
 	display    []byte
@@ -365,69 +365,69 @@ type codingResult struct {
 	deprecated bool
 }
 
-func (v *codingValidator) notInValueSet(c *parameters.Coding) {
+func (v *codingValidator) addNotInValueSet(c *parameters.Coding) {
 	if v.valueSet == nil {
 		return
 	}
-	severity, txCode, isOne := "error", "not-in-vs", v.validation.CodeableConcept != nil
+	severity, txCode, isOne := "error", "not-in-vs", v.query.CodeableConcept != nil
 	if isOne {
 		severity, txCode = "information", "this-code-not-in-vs"
 	}
-	for _, why := range v.candidates.mismatch {
-		v.notes.place(c, note{told: !isOne, Issue: outcome.Issue{Severity: onlyTold, Text: why}})
+	for _, why := range v.candidates.mismatchReasons {
+		v.issues.addLocated(c, codingIssue{inMessage: !isOne, Issue: outcome.Issue{Severity: severityMessageOnly, Text: why}})
 	}
-	v.notes.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
+	v.issues.addFormatted(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
 		"The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName())
 }
 
-// absent lists the definitions that codings need and the library lacks.
-type absent struct {
-	versions  []string          // canonicals of code system versions
-	systems   []string          // URLs of entirely missing code systems
-	unchecked []string          // canonicals of code systems with accepted, unchecked codes
-	valueSets []outcome.Missing // imported value sets
+// missingDefinitions lists the definitions that codings need and the library lacks.
+type missingDefinitions struct {
+	versions         []string          // canonicals of code system versions
+	systems          []string          // URLs of entirely missing code systems
+	uncheckedSystems []string          // canonicals of code systems with accepted, unchecked codes
+	valueSets        []outcome.Missing // imported value sets
 }
 
 // isConcept reports whether the codings belong to a CodeableConcept: one valid coding then suffices.
-func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
+func (v *codingValidator) isConcept() bool { return v.query.CodeableConcept != nil }
 
-// onlyVersions reports whether codings were not found only because of missing versions.
-func (v *validator) onlyVersions() bool {
-	return len(v.checks.absent.versions) > 0 && !slices.ContainsFunc(v.checks.notes.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
+// onlyVersionsMissing reports whether codings were not found only because of missing versions.
+func (v *validator) onlyVersionsMissing() bool {
+	return len(v.codingValidator.missing.versions) > 0 && !slices.ContainsFunc(v.codingValidator.issues.list, func(n codingIssue) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
 // validate validates a coding. An error indicates an invalid value set.
 func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: definitions.LocatedEntry{Entry: compose.UnknownEntry}}
-	if err := v.budget.Charge(codingSteps + v.validation.Versions.Cost() + len(v.library.Systems.Versions(c.System))); err != nil {
+	if err := v.budget.Charge(codingSteps + v.query.Versions.Cost() + len(v.definitions.Systems.Versions(c.System))); err != nil {
 		return d, err
 	}
 	if c.System == "" || c.Code == "" {
-		v.incomplete(c)
+		v.warnIncomplete(c)
 		return d, nil
 	}
 	candidates, err := v.candidates.candidates(c)
 	if err != nil {
 		return d, err
 	}
-	choice, member, err := v.candidates.best(c, candidates)
+	choice, member, err := v.candidates.bestCandidate(c, candidates)
 	if err != nil {
 		return d, err
 	}
-	for _, n := range choice.notes {
-		v.notes.place(c, n)
+	for _, n := range choice.issues {
+		v.issues.addLocated(c, n)
 	}
-	if choice.unknown != "" {
-		definitions.AddTo(&v.absent.versions, choice.unknown)
+	if choice.missingVersion != "" {
+		definitions.AppendUnique(&v.missing.versions, choice.missingVersion)
 	}
 	if choice.index != definitions.None {
-		d.codeSystem = v.library.Systems.CodeSystems[choice.index]
+		d.codeSystem = v.definitions.Systems.CodeSystems[choice.index]
 	}
 	if member != nil {
-		d.member, d.entry = !choice.unsure, member.LocatedEntry
+		d.isMember, d.entry = !choice.isSubstitute, member.LocatedEntry
 	}
-	if err = v.judge(c, &d, choice, member); err == nil && v.notes.size > maxNoted {
-		err = outcome.TooLong()
+	if err = v.addIssues(c, &d, choice, member); err == nil && v.issues.size > maxIssueBytes {
+		err = outcome.NewTooLong()
 	}
 	return d, err
 }
@@ -435,153 +435,153 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 // codingSteps is the cost of validating a coding without searching for it.
 const codingSteps = 20
 
-// incomplete warns about a coding without system or code, which may be valid at its source.
-func (v *codingValidator) incomplete(c *parameters.Coding) {
-	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
+// warnIncomplete warns about a coding without system or code, which may be valid at its source.
+func (v *codingValidator) warnIncomplete(c *parameters.Coding) {
+	missingPart, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
 	case c.Code == "" && c.System == "":
-		lacks, text = "system_or_code", "Coding has neither a system nor a code, so that there is nothing to validate. Both should be provided"
+		missingPart, text = "system_or_code", "Coding has neither a system nor a code, so that there is nothing to validate. Both should be provided"
 	case c.Code == "":
-		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
+		missingPart, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
 	}
-	v.notes.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, "%s", text)
+	v.issues.addFormatted("warning", "invalid", "invalid-data", "Coding_has_no_"+missingPart+"__cannot_validate", c, "", true, "%s", text)
 	if c.Code != "" {
-		v.notInValueSet(c)
+		v.addNotInValueSet(c)
 	}
 }
 
-// judge adds the issues of a coding.
-func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *found) error {
+// addIssues adds the issues of a coding.
+func (v *codingValidator) addIssues(c *parameters.Coding, d *codingResult, choice versionChoice, member *memberEntry) error {
 	cs := d.codeSystem
 	switch {
-	case cs == nil && choice.unknown == "" && (!choice.open || v.valueSet == nil) && v.standIn(c, d): // the value set does not need the complete code system
-	case cs == nil && d.member:
-		v.uncheckedSystem(c, choice.unchecked)
+	case cs == nil && choice.missingVersion == "" && (!choice.acceptsAnyCode || v.valueSet == nil) && v.findInLookupOnly(c, d): // the value set does not need the complete code system
+	case cs == nil && d.isMember:
+		v.warnUnchecked(c, choice.uncheckedVersion)
 	case cs == nil:
-		v.unknownSystem(c, choice.open)
+		v.addUnknownSystem(c, choice.acceptsAnyCode)
 	case cs.Content == definitions.ContentSupplement:
-		v.notes.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
+		v.issues.addFormatted("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
 			"CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.Canonical())
 		d.codeSystem = nil
 		return nil
 	default:
-		v.inCodeSystem(c, d, choice.index)
+		v.findInCodeSystem(c, d, choice.index)
 	}
-	if member != nil && member.excluded {
-		d.member = false
-		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, "The concept '%s' is valid but is not active", c.Code)
+	if member != nil && member.isExcluded {
+		d.isMember = false
+		v.issues.addFormatted("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, "The concept '%s' is valid but is not active", c.Code)
 	}
 	// If the code system or version of the value set is missing, membership is unknown.
-	if unsure := choice.unknown != "" && choice.index != definitions.None && d.entry.IsKnown(); !d.member && !unsure && !choice.open && v.valueSet != nil {
-		v.notInValueSet(c)
+	if isUncertain := choice.missingVersion != "" && choice.index != definitions.None && d.entry.HasConcept(); !d.isMember && !isUncertain && !choice.acceptsAnyCode && v.valueSet != nil {
+		v.addNotInValueSet(c)
 	}
-	if d.codeSystem != nil && d.entry.IsKnown() || d.entry.Listed != 0 {
-		return v.describe(c, d)
+	if d.codeSystem != nil && d.entry.HasConcept() || d.entry.Row != 0 {
+		return v.checkConcept(c, d)
 	}
 	return nil
 }
 
-// inCodeSystem looks up a code in its code system with the given index.
-func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, index uint32) {
+// findInCodeSystem looks up a code in its code system with the given index.
+func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult, index uint32) {
 	cs := d.codeSystem
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
 	switch {
 	case ok:
-		if !d.entry.IsKnown() {
-			d.entry.CodeSystem, d.entry.Concept, d.entry.At = index, cs.Number(at), at
+		if !d.entry.HasConcept() {
+			d.entry.CodeSystem, d.entry.Concept, d.entry.LocatedConcept = index, cs.Number(at), at
 		}
-		d.member = d.member || v.valueSet == nil
+		d.isMember = d.isMember || v.valueSet == nil
 		v.checkVersion(c, cs)
 		return
-	case cs.Content.IsPart() && v.standIn(c, d):
+	case cs.Content.IsPartial() && v.findInLookupOnly(c, d):
 		return
-	case cs.Content.IsPart() || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
-		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false,
+	case cs.Content.IsPartial() || cs.Content != definitions.ContentComplete && d.entry.Row != 0:
+		v.issues.addFormatted("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false,
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
-			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content)))
-		d.member = d.member || v.valueSet == nil
-		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the other codes
+			c.Code, cs.URL, cs.Version, expansion.WithArticle(string(cs.Content)))
+		d.isMember = d.isMember || v.valueSet == nil
+		definitions.AppendUnique(&v.missing.uncheckedSystems, cs.URL) // another server may have the other codes
 		return
-	case !v.validation.MembershipOnly:
-		v.unknownCode(c, cs)
+	case !v.query.MembershipOnly:
+		v.addUnknownCode(c, cs)
 	}
-	d.member = false
+	d.isMember = false
 }
 
-// unknownCode adds an issue about an unknown code, with the reason. For units the reason is also a separate issue,
+// addUnknownCode adds an issue about an unknown code, with the reason. For units the reason is also a separate issue,
 // because clients such as HAPI do not display diagnostics.
-func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
+func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
 	id, text := cs.UnknownCode(c.Code)
-	why := cs.Concepts.Refuser.InvalidReason([]byte(c.Code))
-	v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
+	why := cs.Concepts.CodeExplainer.InvalidReason([]byte(c.Code))
+	v.issues.addLocated(c, codingIssue{part: "code", inMessage: true, Issue: outcome.Issue{
 		Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: why,
 	}})
 	if why != "" && cs.ReasonIssue {
-		v.notes.note("information", "code-invalid", "invalid-code", "", c, "code", false, "%s", why)
+		v.issues.addFormatted("information", "code-invalid", "invalid-code", "", c, "code", false, "%s", why)
 	}
 	if cs.Compositional {
-		v.notes.note("information", "informational", "processing-note", "", c, "code", false,
+		v.issues.addFormatted("information", "informational", "processing-note", "", c, "code", false,
 			"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL)
 	}
 }
 
-// standIn reports whether a stand-in for a missing or incomplete code system has a code. Another server may have the
+// findInLookupOnly reports whether a stand-in for a missing or incomplete code system has a code. Another server may have the
 // complete code system.
-func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
-	e, ok := v.library.Systems.StandIn(c)
+func (v *codingValidator) findInLookupOnly(c *parameters.Coding, d *codingResult) bool {
+	e, ok := v.definitions.Systems.LookupOnlyConcept(c)
 	if !ok {
 		return false
 	}
-	e.Listed = d.entry.Listed
-	d.member, d.entry, d.codeSystem = d.member || v.valueSet == nil, e, v.library.Systems.CodeSystems[e.CodeSystem]
-	definitions.AddTo(&v.absent.unchecked, c.System)
+	e.Row = d.entry.Row
+	d.isMember, d.entry, d.codeSystem = d.isMember || v.valueSet == nil, e, v.definitions.Systems.CodeSystems[e.CodeSystem]
+	definitions.AppendUnique(&v.missing.uncheckedSystems, c.System)
 	return true
 }
 
 // checkVersion adds an issue if a required version is missing (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
-	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {
-		v.notes.note("error", "required", "invalid-data", "", c, "version", true,
+	if cs.VersionNeeded && c.Version == "" && !v.query.MembershipOnly {
+		v.issues.addFormatted("error", "required", "invalid-data", "", c, "version", true,
 			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.URL, c.Code)
 	}
 }
 
-// uncheckedSystem adds a warning about an enumerated code of a missing code system or version. The code is valid, as in
+// warnUnchecked adds a warning about an enumerated code of a missing code system or version. The code is valid, as in
 // the expansion, but another server may be able to check it.
-func (v *codingValidator) uncheckedSystem(c *parameters.Coding, version string) {
-	if v.validation.MembershipOnly {
+func (v *codingValidator) warnUnchecked(c *parameters.Coding, version string) {
+	if v.query.MembershipOnly {
 		return
 	}
 	reference := outcome.Canonical(c.System, version)
-	definitions.AddTo(&v.absent.unchecked, reference)
-	v.notes.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+	definitions.AppendUnique(&v.missing.uncheckedSystems, reference)
+	v.issues.addFormatted("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
 		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference)
 }
 
-// unknownSystem adds an issue about a missing code system; needed reports whether the value set needs it.
-func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
-	if _, ok := v.library.AnyValueSet(c.System, ""); ok {
-		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
+// addUnknownSystem adds an issue about a missing code system; needed reports whether the value set needs it.
+func (v *codingValidator) addUnknownSystem(c *parameters.Coding, needed bool) {
+	if _, ok := v.definitions.ResolveValueSet(c.System, ""); ok {
+		v.issues.addFormatted("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
 			"The Coding references a value set, not a code system ('%s')", c.System)
 		return
 	}
-	list := &v.absent.systems
+	list := &v.missing.systems
 	if needed {
-		list = &v.absent.versions
+		list = &v.missing.versions
 	}
-	definitions.AddTo(list, c.System)
-	if v.validation.MembershipOnly {
+	definitions.AppendUnique(list, c.System)
+	if v.query.MembershipOnly {
 		return
 	}
 	if !isAbsolute(c.System) {
-		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
+		v.issues.addFormatted("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
 			"Coding.system must be an absolute reference, not a local reference")
 	}
 	if c.Version != "" {
-		v.notes.place(c, unknownVersion(c, c.Version, nil))
+		v.issues.addLocated(c, newUnknownVersionIssue(c, c.Version, nil))
 		return
 	}
-	v.notes.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+	v.issues.addFormatted("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
 		"A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System)
 }
 
@@ -591,14 +591,14 @@ func isAbsolute(uri string) bool {
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")
 }
 
-// describe validates the display of a found concept and checks its status in the code system and the value set.
-func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error {
-	known := d.codeSystem != nil && d.entry.IsKnown()
+// checkConcept validates the display of a found concept and checks its status in the code system and the value set.
+func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) error {
+	known := d.codeSystem != nil && d.entry.HasConcept()
 	texts, err := v.texts(d, known)
 	if err != nil {
 		return err
 	}
-	if i := v.displays.languages.PreferredOrFirst(texts); i >= 0 {
+	if i := v.displays.languages.PreferredOrFirstDisplay(texts); i >= 0 {
 		d.display = texts[i].Value
 	}
 	if known {
@@ -606,18 +606,18 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 	}
 	v.checkAbstract(c, d)
 	switch {
-	case v.validation.MembershipOnly:
+	case v.query.MembershipOnly:
 		return nil
-	case known && d.codeSystem.Content == definitions.ContentStandIn:
-		v.displays.checkStandIn(c, d.display)
+	case known && d.codeSystem.Content == definitions.ContentLookupOnly:
+		v.displays.checkLookupOnly(c, d.display)
 		return nil
 	}
-	v.displays.check(c, texts, v.library.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
+	v.displays.check(c, texts, v.definitions.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
 	if known {
-		v.standing(c, d)
+		v.checkStatus(c, d)
 	}
-	if v.valueSet != nil && d.member && v.library.DeprecatedIn(d.entry.Entry) {
-		v.notes.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false,
+	if v.valueSet != nil && d.isMember && v.definitions.IsMarkedDeprecated(d.entry.Entry) {
+		v.issues.addFormatted("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false,
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
 			c.Code, c.System, v.valueSet.Canonical())
 	}
@@ -629,66 +629,66 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	var supplements []definitions.Supplement
 	if known {
 		cs := d.codeSystem
-		if err := v.budget.Charge(len(v.supplements) * (1 + v.library.Systems.CountSupplements(cs.URL))); err != nil {
+		if err := v.budget.Charge(len(v.supplements) * (1 + v.definitions.Systems.CountSupplements(cs.URL))); err != nil {
 			return nil, err
 		}
-		for _, s := range v.library.Systems.SupplementsTo(cs, v.supplements) {
-			supplements = append(supplements, definitions.Supplement{Of: d.entry.CodeSystem, By: s})
+		for _, s := range v.definitions.Systems.SupplementsTo(cs, v.supplements) {
+			supplements = append(supplements, definitions.Supplement{CodeSystem: d.entry.CodeSystem, Supplement: s})
 		}
 	}
 	language := ""
 	if v.valueSet != nil {
 		language = v.valueSet.Language
 	}
-	texts := v.library.ShownTexts(nil, d.entry, language, supplements)
+	texts := v.definitions.AppendTexts(nil, d.entry, language, supplements)
 	if known {
 		var err error
-		if texts, err = v.library.AppendCommonName(texts, d.entry, func(rows int) error { return v.budget.Charge(rows / budget.PlainBytes) }); err != nil {
+		if texts, err = v.definitions.AppendCommonDisplay(texts, d.entry, func(rows int) error { return v.budget.Charge(rows / budget.PlainBytesPerStep) }); err != nil {
 			return nil, err
 		}
 	}
-	return texts, v.budget.Compare(texts)
+	return texts, v.budget.ChargeCompare(texts)
 }
 
 // checkCase adds an issue if the case of a code differs from that in the code system.
 func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
-	code := d.codeSystem.Concepts.Code(d.entry.At)
+	code := d.codeSystem.Concepts.Code(d.entry.LocatedConcept)
 	if bytes.Equal(code, []byte(c.Code)) {
 		return
 	}
 	d.normalized = code
-	v.notes.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false,
+	v.issues.addFormatted("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false,
 		"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
 		c.Code, code, d.codeSystem.Canonical())
 }
 
 // checkAbstract adds an issue about an abstract concept if the request rejects abstract codes.
 func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
-	if !v.validation.NotAbstract || !d.member || v.library.FlagsOf(d.entry)&codesystem.FlagAbstract == 0 {
+	if !v.query.NotAbstract || !d.isMember || v.definitions.FlagsOf(d.entry)&codesystem.FlagAbstract == 0 {
 		return
 	}
-	d.member = false
-	if !v.validation.MembershipOnly {
-		v.notes.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
+	d.isMember = false
+	if !v.query.MembershipOnly {
+		v.issues.addFormatted("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
 			"Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code)
 	}
-	v.notInValueSet(c)
+	v.addNotInValueSet(c)
 }
 
-// standing adds issues about an inactive or deprecated concept.
-func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
-	flags := v.library.FlagsOf(d.entry)
-	if flags&codesystem.FlagStatus != 0 {
-		d.status = v.library.Systems.CodeSystems[d.entry.CodeSystem].Concepts.Notes.Status(d.entry.At)
+// checkStatus adds issues about an inactive or deprecated concept.
+func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
+	flags := v.definitions.FlagsOf(d.entry)
+	if flags&codesystem.FlagHasStatus != 0 {
+		d.status = v.definitions.Systems.CodeSystems[d.entry.CodeSystem].Concepts.Annotations.Status(d.entry.LocatedConcept)
 	}
 	switch {
 	case flags&codesystem.FlagInactive != 0:
 		d.inactive = true
-		v.notes.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
+		v.issues.addFormatted("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
 			"The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status))
-	case d.status == "deprecated" && d.member:
+	case d.status == "deprecated" && d.isMember:
 		d.deprecated = true
-		v.notes.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
+		v.issues.addFormatted("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
 			"The concept '%s' is deprecated and its use should be reviewed", c.Code)
 	}
 }

@@ -22,8 +22,8 @@ const damagedEntries = 40
 
 func damagedKey(n int) string { return fmt.Sprintf("refresh:%03d", n) }
 
-// wholeFile returns a store file with [damagedEntries] entries on several pages, with free pages.
-func wholeFile(t *testing.T) []byte {
+// validFile returns a store file with [damagedEntries] entries on several pages, with free pages.
+func validFile(t *testing.T) []byte {
 	t.Helper()
 	s, path := newStore(t, 0)
 	for n := range damagedEntries {
@@ -41,8 +41,8 @@ func wholeFile(t *testing.T) []byte {
 	return file
 }
 
-// damagedStore returns a store with the given file contents, and its log.
-func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings.Builder) {
+// openDamaged returns a store with the given file contents, and its log.
+func openDamaged(t *testing.T, file []byte) (*boltstore.Store, string, *strings.Builder) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -54,8 +54,8 @@ func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings
 	return s, path, log
 }
 
-// readable counts the entries. Each entry must be unchanged.
-func readable(t *testing.T, s *boltstore.Store) (n int) {
+// countReadable counts the entries. Each entry must be unchanged.
+func countReadable(t *testing.T, s *boltstore.Store) (n int) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "refresh:")
 	if err != nil {
@@ -77,7 +77,7 @@ func readable(t *testing.T, s *boltstore.Store) (n int) {
 // readable, or the error contains the remedy and the file is unchanged.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
-	whole := wholeFile(t)
+	whole := validFile(t)
 	size := os.Getpagesize()
 	damages := map[string]func(file []byte, at int) []byte{
 		"zeroed": func(file []byte, at int) []byte { clear(file[at:min(len(file), at+size)]); return file },
@@ -96,11 +96,11 @@ func TestDamagedPages(t *testing.T) {
 			refused := 0
 			for at := size; at < len(whole); at += size {
 				file := damage(bytes.Clone(whole), at)
-				s, path, log := damagedStore(t, file)
+				s, path, log := openDamaged(t, file)
 				if err := s.Open(); err != nil {
 					checkRefused(t, fmt.Sprint("page ", at/size), path, file, err)
 					refused++
-				} else if n := readable(t, s); n != damagedEntries || log.Len() > 0 {
+				} else if n := countReadable(t, s); n != damagedEntries || log.Len() > 0 {
 					t.Errorf("page %d: %d entries, log %q", at/size, n, log)
 				}
 			}
@@ -138,8 +138,8 @@ func TestDamagedWhileInUse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, path, _ := damagedStore(t, wholeFile(t))
-			if n := readable(t, s); n != damagedEntries {
+			s, path, _ := openDamaged(t, validFile(t))
+			if n := countReadable(t, s); n != damagedEntries {
 				t.Fatalf("%d entries", n)
 			}
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -174,8 +174,8 @@ const (
 	leafPage   = 2
 )
 
-// listOfFree returns the list of free pages of the last transaction.
-func listOfFree(file []byte) []byte {
+// freePages returns the list of free pages of the last transaction.
+func freePages(file []byte) []byte {
 	size := os.Getpagesize()
 	metas := [][]byte{file[16:80], file[size+16 : size+80]}
 	latest := slices.MaxFunc(metas, func(a, b []byte) int {
@@ -185,10 +185,10 @@ func listOfFree(file []byte) []byte {
 	return file[at : at+size]
 }
 
-// pageWith finds a page in use of a type with at least n elements, including an element that contains text.
-func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
+// findPage finds a page in use of a type with at least n elements, including an element that contains text.
+func findPage(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	t.Helper()
-	size, free := os.Getpagesize(), listOfFree(file)
+	size, free := os.Getpagesize(), freePages(file)
 	isFree := map[int]bool{}
 	for n := range int(binary.NativeEndian.Uint16(free[10:])) {
 		isFree[int(binary.NativeEndian.Uint64(free[16+8*n:]))] = true
@@ -206,7 +206,7 @@ func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 // damagedValue returns the value of an entry, recognizable in entry pages.
 func damagedValue(n byte) string { return strings.Repeat(string([]byte{n}), 600) }
 
-func drop(page []byte) {
+func dropElement(page []byte) {
 	binary.NativeEndian.PutUint16(page[10:], binary.NativeEndian.Uint16(page[10:])-1)
 }
 
@@ -223,32 +223,32 @@ func TestFlippedBytes(t *testing.T) {
 		name string
 		flip func(t *testing.T, file []byte)
 	}{
-		{"a branch has an element less", func(t *testing.T, f []byte) { drop(pageWith(t, f, branchPage, 3, key)) }},
-		{"a leaf has an element less", func(t *testing.T, f []byte) { drop(pageWith(t, f, leafPage, 3, key)) }},
-		{"the order of time has an element less", func(t *testing.T, f []byte) { drop(pageWith(t, f, leafPage, damagedEntries, key)) }},
+		{"a branch has an element less", func(t *testing.T, f []byte) { dropElement(findPage(t, f, branchPage, 3, key)) }},
+		{"a leaf has an element less", func(t *testing.T, f []byte) { dropElement(findPage(t, f, leafPage, 3, key)) }},
+		{"the order of time has an element less", func(t *testing.T, f []byte) { dropElement(findPage(t, f, leafPage, damagedEntries, key)) }},
 		{"a branch has a lower key", func(t *testing.T, f []byte) {
-			page := pageWith(t, f, branchPage, 3, key)
+			page := findPage(t, f, branchPage, 3, key)
 			page[bytes.LastIndex(page, []byte(key))+len(key)+1]--
 		}},
-		{"a branch has a longer key", func(t *testing.T, f []byte) { pageWith(t, f, branchPage, 3, key)[16+4]++ }},
-		{"a branch has no elements", func(t *testing.T, f []byte) { copy(pageWith(t, f, branchPage, 3, key)[10:], "\x00\x00") }},
+		{"a branch has a longer key", func(t *testing.T, f []byte) { findPage(t, f, branchPage, 3, key)[16+4]++ }},
+		{"a branch has no elements", func(t *testing.T, f []byte) { copy(findPage(t, f, branchPage, 3, key)[10:], "\x00\x00") }},
 		{"an entry has another key", func(t *testing.T, f []byte) {
-			rewrite(pageWith(t, f, leafPage, 3, damagedKey(20)), damagedKey(20), "refresh:020"[:10]+"\xff")
+			rewrite(findPage(t, f, leafPage, 3, damagedKey(20)), damagedKey(20), "refresh:020"[:10]+"\xff")
 		}},
-		{"an entry is a bucket", func(t *testing.T, f []byte) { pageWith(t, f, leafPage, 3, damagedKey(20))[16] ^= 1 }},
+		{"an entry is a bucket", func(t *testing.T, f []byte) { findPage(t, f, leafPage, 3, damagedKey(20))[16] ^= 1 }},
 		{"an entry without a key", func(t *testing.T, f []byte) {
-			copy(pageWith(t, f, leafPage, 3, damagedKey(20))[16+8:], "\x00\x00\x00\x00")
+			copy(findPage(t, f, leafPage, 3, damagedKey(20))[16+8:], "\x00\x00\x00\x00")
 		}},
 		{"another count", func(t *testing.T, f []byte) {
-			page := pageWith(t, f, leafPage, 3, "count")
+			page := findPage(t, f, leafPage, 3, "count")
 			page[bytes.Index(page, []byte("entries"))+len("entries")]++ // damages the inline bucket
 		}},
 		{"a page is free twice", func(t *testing.T, f []byte) {
-			page := listOfFree(f)
+			page := freePages(f)
 			copy(page[24:], page[16:24])
 		}},
 		{"a page is free and in use", func(t *testing.T, f []byte) {
-			free, used := listOfFree(f), binary.NativeEndian.Uint64(pageWith(t, f, leafPage, 3, damagedValue(20)))
+			free, used := freePages(f), binary.NativeEndian.Uint64(findPage(t, f, leafPage, 3, damagedValue(20)))
 			list := make([]uint64, binary.NativeEndian.Uint16(free[10:]))
 			for n := range list {
 				list[n] = binary.NativeEndian.Uint64(free[16+8*n:])
@@ -260,28 +260,28 @@ func TestFlippedBytes(t *testing.T) {
 				binary.NativeEndian.PutUint64(free[16+8*n:], id)
 			}
 		}},
-		{"a page has another id", func(t *testing.T, f []byte) { pageWith(t, f, leafPage, 3, damagedValue(20))[0] ^= 1 }},
+		{"a page has another id", func(t *testing.T, f []byte) { findPage(t, f, leafPage, 3, damagedValue(20))[0] ^= 1 }},
 		{"a page goes on beyond the last", func(t *testing.T, f []byte) {
-			page := pageWith(t, f, leafPage, 3, damagedValue(20))
+			page := findPage(t, f, leafPage, 3, damagedValue(20))
 			binary.NativeEndian.PutUint32(page[12:], 1<<31)
 		}},
 		{"another expiry", func(t *testing.T, f []byte) {
-			page := pageWith(t, f, leafPage, 3, damagedValue(20))
+			page := findPage(t, f, leafPage, 3, damagedValue(20))
 			page[bytes.Index(page, []byte(damagedKey(20)))+len(damagedKey(20))+7]++
 		}},
 		{"entries twice", func(t *testing.T, f []byte) {
-			page, other := pageWith(t, f, leafPage, 3, damagedValue(10)), pageWith(t, f, leafPage, 3, damagedValue(30))
+			page, other := findPage(t, f, leafPage, 3, damagedValue(10)), findPage(t, f, leafPage, 3, damagedValue(30))
 			copy(other[8:], page[8:])
 		}},
-		{"a free page less", func(_ *testing.T, f []byte) { drop(listOfFree(f)) }},
+		{"a free page less", func(_ *testing.T, f []byte) { dropElement(freePages(f)) }},
 	}
-	whole := wholeFile(t)
+	whole := validFile(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			file := bytes.Clone(whole)
 			test.flip(t, file)
-			s, path, _ := damagedStore(t, file)
+			s, path, _ := openDamaged(t, file)
 			if err := s.Open(); err != nil {
 				checkRefused(t, test.name, path, file, err)
 			} else {
@@ -296,17 +296,17 @@ func TestFlippedMeta(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()
 	for _, at := range []int{0, size} {
-		file := wholeFile(t)
+		file := validFile(t)
 		file[at+16+16]++ // root page
-		s, _, log := damagedStore(t, file)
-		if n := readable(t, s); n < damagedEntries-1 || log.Len() > 0 {
+		s, _, log := openDamaged(t, file)
+		if n := countReadable(t, s); n < damagedEntries-1 || log.Len() > 0 {
 			t.Errorf("meta page %d: %d entries, log %q", at/size, n, log)
 		}
 	}
 }
 
 // A long-used file passes verification, regardless of the order of writes and deletions.
-func TestUsedFileIsWhole(t *testing.T) {
+func TestUsedFileIsValid(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
 	var group sync.WaitGroup
@@ -342,14 +342,14 @@ func TestUsedFileIsWhole(t *testing.T) {
 // An empty file is reported, because it may have been truncated.
 func TestEmptyFile(t *testing.T) {
 	t.Parallel()
-	s, path, log := damagedStore(t, nil)
+	s, path, log := openDamaged(t, nil)
 	if err := s.Open(); err != nil || !strings.Contains(log.String(), path) {
 		t.Errorf("%v, log %q", err, log)
 	}
 }
 
 // Writes that would not survive the process result in errors.
-func TestFileElsewhere(t *testing.T) {
+func TestMovedFile(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T) (*boltstore.Store, string) {
 		s, path := newStore(t, 0)
@@ -377,7 +377,7 @@ func TestFileElsewhere(t *testing.T) {
 	})
 	t.Run("is replaced", func(t *testing.T) {
 		s, path := open(t)
-		if err := os.WriteFile(path, wholeFile(t), 0o600); err != nil {
+		if err := os.WriteFile(path, validFile(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Put(t.Context(), "more", nil, time.Hour); err == nil {
@@ -386,7 +386,7 @@ func TestFileElsewhere(t *testing.T) {
 		if err := s.Open(); err != nil {
 			t.Fatal(err)
 		}
-		if n := readable(t, s); n != damagedEntries {
+		if n := countReadable(t, s); n != damagedEntries {
 			t.Errorf("%d entries of the new file", n)
 		}
 		put(t, s, "more", time.Hour)

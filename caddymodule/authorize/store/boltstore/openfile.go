@@ -21,11 +21,11 @@ var (
 // or the process receives SIGBUS. openFile converts this into an error and does not use the file
 // again, because bbolt does not release its locks.
 type openFile struct {
-	path   string
-	db     *bbolt.DB
-	file   *os.File // bbolt's file
-	size   atomic.Int64
-	broken atomic.Pointer[error]
+	path     string
+	db       *bbolt.DB
+	file     *os.File // bbolt's file
+	size     atomic.Int64
+	fatalErr atomic.Pointer[error]
 }
 
 // openBolt opens a file, and creates it unless read-only.
@@ -36,15 +36,15 @@ func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 		f.file, err = os.OpenFile(name, flag, mode)
 		return f.file, err
 	}
-	err := f.guarded(func() (err error) {
+	err := f.recoverFaults(func() (err error) {
 		f.db, err = bbolt.Open(path, 0o600, o)
 		if err == nil && !o.ReadOnly {
-			err = f.db.Update(makeBuckets)
+			err = f.db.Update(createBuckets)
 		}
 		return err
 	})
 	if err != nil {
-		if f.db != nil || f.broken.Load() != nil {
+		if f.db != nil || f.fatalErr.Load() != nil {
 			err = errors.Join(err, f.close())
 		}
 		return nil, err
@@ -54,48 +54,48 @@ func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 
 // close leaves a broken file mapped until the process ends, because closing it properly might block forever.
 func (f *openFile) close() error {
-	if f.broken.Load() == nil {
+	if f.fatalErr.Load() == nil {
 		return f.db.Close()
 	}
 	return errors.Join(unlock(f.file), f.file.Close())
 }
 
 func (f *openFile) view(apply func(*bbolt.Tx) error) error {
-	return f.guarded(func() error { return f.db.View(apply) })
+	return f.recoverFaults(func() error { return f.db.View(apply) })
 }
 
 func (f *openFile) update(apply func(*bbolt.Tx) error) error {
-	return f.guarded(func() error {
-		if err := f.checkPlace(); err != nil {
+	return f.recoverFaults(func() error {
+		if err := f.checkPath(); err != nil {
 			return err
 		}
 		return f.db.Update(apply)
 	})
 }
 
-// checkPlace checks that the next process would open the same file.
-func (f *openFile) checkPlace() error {
-	found, err := os.Stat(f.path)
+// checkPath checks that the next process would open the same file.
+func (f *openFile) checkPath() error {
+	atPath, err := os.Stat(f.path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReplaced, err)
 	}
-	held, err := f.file.Stat()
-	if err == nil && !os.SameFile(found, held) {
+	opened, err := f.file.Stat()
+	if err == nil && !os.SameFile(atPath, opened) {
 		err = errReplaced
 	}
 	return err
 }
 
-// hasSuccessor reports whether another file has replaced this one.
-func (f *openFile) hasSuccessor() bool {
-	err := f.checkPlace()
+// isReplaced reports whether another file has replaced this one.
+func (f *openFile) isReplaced() bool {
+	err := f.checkPath()
 	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
-// guarded converts the effects of a damaged file into errors.
-func (f *openFile) guarded(do func() error) (err error) {
-	if broken := f.broken.Load(); broken != nil {
-		return *broken
+// recoverFaults converts the effects of a damaged file into errors.
+func (f *openFile) recoverFaults(do func() error) (err error) {
+	if fatalErr := f.fatalErr.Load(); fatalErr != nil {
+		return *fatalErr
 	}
 	if f.db != nil {
 		err = f.checkSize()
@@ -103,38 +103,38 @@ func (f *openFile) guarded(do func() error) (err error) {
 	if err != nil {
 		return err
 	}
-	if r := guard(func() { err = do() }); r != nil {
-		return f.breaks(r)
+	if r := catchPanic(func() { err = do() }); r != nil {
+		return f.markDamaged(r)
 	}
 	return err
 }
 
-// guard returns the panic value of a function, including memory faults.
-func guard(do func()) (panicked any) {
+// catchPanic returns the panic value of a function, including memory faults.
+func catchPanic(do func()) (panicked any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { panicked = recover() }()
 	do()
 	return nil
 }
 
-func (f *openFile) breaks(why any) error {
+func (f *openFile) markDamaged(why any) error {
 	err := fmt.Errorf("%w: %v", errDamaged, why)
-	f.broken.Store(&err)
+	f.fatalErr.Store(&err)
 	return err
 }
 
 // checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks the file.
 func (f *openFile) checkSize() error {
-	before := f.size.Load() // read first, because the file may grow concurrently
+	lastSize := f.size.Load() // read first, because the file may grow concurrently
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
 	}
 	switch {
-	case info.Size() < before:
-		return f.breaks(fmt.Sprintf("of %d bytes there are %d", before, info.Size()))
-	case info.Size() > before:
-		f.size.CompareAndSwap(before, info.Size())
+	case info.Size() < lastSize:
+		return f.markDamaged(fmt.Sprintf("of %d bytes there are %d", lastSize, info.Size()))
+	case info.Size() > lastSize:
+		f.size.CompareAndSwap(lastSize, info.Size())
 	}
 	return nil
 }
@@ -159,14 +159,14 @@ func (s *Store) checkFile(timeout time.Duration) error {
 		return err
 	}
 	if info, err = f.file.Stat(); err == nil { // again, now that the file is locked
-		err = f.view(func(tx *bbolt.Tx) error { return check(tx, info.Size()) })
+		err = f.view(func(tx *bbolt.Tx) error { return checkDatabase(tx, info.Size()) })
 	}
 	return errors.Join(err, f.close())
 }
 
-// check ends with bbolt's own check. That runs in a goroutine in which a memory fault would end the process,
-// so all data that it follows is read here first, where a fault becomes an error ([openFile.guarded]).
-func check(tx *bbolt.Tx, size int64) error {
+// checkDatabase ends with bbolt's own check. That runs in a goroutine in which a memory fault would end the process,
+// so all data that it follows is read here first, where a fault becomes an error ([openFile.recoverFaults]).
+func checkDatabase(tx *bbolt.Tx, size int64) error {
 	if size < tx.Size() {
 		return fmt.Errorf("%w: expected %d bytes, found %d", errDamaged, tx.Size(), size)
 	}
@@ -213,8 +213,8 @@ func checkEntries(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	entries, err := checkKeys(t.entries, func(key, held []byte) bool {
-		return len(held) >= expirySize && t.expiries().Get(expiryKey(held[:expirySize], string(key))) != nil
+	entries, err := checkKeys(t.entries, func(key, stored []byte) bool {
+		return len(stored) >= expirySize && t.expiries().Get(expiryKey(stored[:expirySize], string(key))) != nil
 	})
 	if err == nil && (entries != expiries || entries != t.Size()) {
 		err = fmt.Errorf("%d entries, of which %d are counted and %d have an expiry", entries, t.Size(), expiries)
@@ -223,10 +223,10 @@ func checkEntries(tx *bbolt.Tx) error {
 }
 
 // checkKeys checks that the keys of a bucket are ordered, can be found, and satisfy isWhole. It returns their number.
-func checkKeys(b *bbolt.Bucket, isWhole func(key, value []byte) bool) (n int, err error) {
+func checkKeys(b *bbolt.Bucket, isValid func(key, value []byte) bool) (n int, err error) {
 	var last []byte
 	return n, b.ForEach(func(key, value []byte) error {
-		if bytes.Compare(last, key) >= 0 || b.Get(key) == nil || !isWhole(key, value) {
+		if bytes.Compare(last, key) >= 0 || b.Get(key) == nil || !isValid(key, value) {
 			return fmt.Errorf("an entry is damaged, or not in its place: %d bytes after %d others", len(key), n)
 		}
 		n, last = n+1, key

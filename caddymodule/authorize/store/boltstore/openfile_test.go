@@ -11,7 +11,7 @@ import (
 )
 
 // Truncation of a file during a read results in an error and does not end the process.
-func TestFaultOfMemory(t *testing.T) {
+func TestTruncatedDuringRead(t *testing.T) {
 	t.Parallel()
 	f, err := openBolt(filepath.Join(t.TempDir(), "store.db"), &bbolt.Options{Timeout: time.Second})
 	if err != nil {

@@ -39,25 +39,25 @@ var ErrClosed = errors.New("the durable store is closed")
 // Store is a [store.Store] in one file, opened on first use. Only one process can open it.
 type Store struct {
 	store.CallRunner
-	path        string
-	endings     []string
-	max         atomic.Int64
-	lockTimeout atomic.Int64 // a time.Duration
+	path          string
+	reservedKinds []string
+	maxEntries    atomic.Int64
+	lockTimeout   atomic.Int64 // a time.Duration
 
-	opening sync.Mutex
-	closed  bool // guarded by opening
-	held    atomic.Pointer[openFile]
-	logger  atomic.Pointer[slog.Logger]
+	openMu sync.Mutex
+	closed bool // guarded by opening
+	file   atomic.Pointer[openFile]
+	logger atomic.Pointer[slog.Logger]
 
-	queue  []*write // guarded by queued
-	queued sync.Mutex
-	commit sync.Mutex // held while writing the queue
+	queue    []*pendingWrite // guarded by queued
+	queueMu  sync.Mutex
+	commitMu sync.Mutex // held while writing the queue
 }
 
 // New returns a store in the file at path with at most maxEntries entries (0: 1 million), and a
 // reserve for the kinds in endings; see [store.Capacity]. It does not access the file.
-func New(path string, maxEntries int, endings ...string) *Store {
-	s := &Store{path: path, endings: endings}
+func New(path string, maxEntries int, reservedKinds ...string) *Store {
+	s := &Store{path: path, reservedKinds: reservedKinds}
 	s.CallRunner = s.Do
 	s.SetLogger(slog.Default())
 	s.SetMaxEntries(maxEntries)
@@ -70,7 +70,7 @@ func (s *Store) SetMaxEntries(n int) {
 	if n <= 0 {
 		n = defaultMaxEntries
 	}
-	s.max.Store(int64(n))
+	s.maxEntries.Store(int64(n))
 }
 
 // SetLockTimeout changes the wait for another process (0: 30 s).
@@ -87,18 +87,18 @@ func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 // Open opens the file. A missing file and its folder are created with access for this user only. A damaged
 // file results in an error and is not modified. The error contains the file name and the remedy.
 func (s *Store) Open() error {
-	s.dropBroken()
+	s.closeUnusable()
 	f, err := s.open()
 	if err == nil {
-		err = explain(s.path, f.checkPlace())
+		err = withRemedy(s.path, f.checkPath())
 	}
 	return err
 }
 
-// dropBroken releases a file that is unusable or was replaced. A file that was moved away may be moved back.
-func (s *Store) dropBroken() {
-	f := s.held.Load()
-	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
+// closeUnusable releases a file that is unusable or was replaced. A file that was moved away may be moved back.
+func (s *Store) closeUnusable() {
+	f := s.file.Load()
+	if f == nil || f.fatalErr.Load() == nil && !f.isReplaced() || !s.file.CompareAndSwap(f, nil) {
 		return
 	}
 	if err := f.close(); err != nil {
@@ -107,12 +107,12 @@ func (s *Store) dropBroken() {
 }
 
 func (s *Store) open() (*openFile, error) {
-	if f := s.held.Load(); f != nil {
+	if f := s.file.Load(); f != nil {
 		return f, nil
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if f := s.held.Load(); f != nil { // opened concurrently by another goroutine
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	if f := s.file.Load(); f != nil { // opened concurrently by another goroutine
 		return f, nil
 	}
 	if s.closed {
@@ -133,48 +133,48 @@ func (s *Store) open() (*openFile, error) {
 	case err != nil:
 		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move it away: people then sign in again", s.path, err)
 	}
-	s.held.Store(f)
+	s.file.Store(f)
 	return f, nil
 }
 
 // Close releases the file permanently: later calls fail with [ErrClosed], so that no request that
 // outlasts its server opens the file instead of the next process.
 func (s *Store) Close() error {
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
 	s.closed = true
-	if f := s.held.Swap(nil); f != nil {
+	if f := s.file.Swap(nil); f != nil {
 		return f.close()
 	}
 	return nil
 }
 
 // Size returns the number of entries, including expired ones not yet removed, and the limit.
-func (s *Store) Size() (entries, bound int) {
+func (s *Store) Size() (entries, limit int) {
 	_ = s.read(func(t transaction) error { // zero on errors
 		entries = t.Size()
 		return nil
 	})
-	return entries, int(s.max.Load())
+	return entries, int(s.maxEntries.Load())
 }
 
 // List implements [store.Store].
 func (s *Store) List(_ context.Context, prefix string) (keys []string, err error) {
 	err = s.read(func(t transaction) error {
-		keys = t.list(prefix)
+		keys = t.listKeys(prefix)
 		return nil
 	})
 	return keys, err
 }
 
 // Entries implements [store.Exporter] with a consistent snapshot.
-func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	return s.read(func(t transaction) error { return t.tell(ctx, tell) })
+func (s *Store) Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
+	return s.read(func(t transaction) error { return t.forEach(ctx, yield) })
 }
 
 // Do implements [store.Store].
 func (s *Store) Do(_ context.Context, calls ...*store.Call) error {
-	apply := func(t transaction) error { return t.do(calls) }
+	apply := func(t transaction) error { return t.execute(calls) }
 	if slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get }) {
 		return s.write(apply)
 	}
@@ -186,22 +186,22 @@ func (s *Store) read(apply func(transaction) error) error {
 	if err != nil {
 		return err
 	}
-	return explain(s.path, f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
+	return withRemedy(s.path, f.view(func(tx *bbolt.Tx) error { return apply(s.beginTransaction(tx)) }))
 }
 
-// explain adds the file name and the remedy to an error.
-func explain(path string, err error) error {
+// withRemedy adds the file name and the remedy to an error.
+func withRemedy(path string, err error) error {
 	switch {
 	case errors.Is(err, errReplaced):
-		return gone("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", path, err)
+		return newFileLostFault("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", path, err)
 	case errors.Is(err, errDamaged):
-		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts with a file that is not damaged: restore a backup: %w", path, err)
+		return newFileLostFault("the durable store %s cannot be used until the configuration is loaded again, or the process restarts with a file that is not damaged: restore a backup: %w", path, err)
 	}
 	return err
 }
 
-func gone(format string, about ...any) error {
-	return &store.Fault{Cause: store.CauseGone, Err: fmt.Errorf(format, about...)}
+func newFileLostFault(format string, args ...any) error {
+	return &store.Fault{Cause: store.CauseFileLost, Err: fmt.Errorf(format, args...)}
 }
 
 var (
@@ -209,26 +209,26 @@ var (
 	_ store.Exporter = (*Store)(nil)
 )
 
-// do executes all calls or none. The transaction may contain other writes, so it cannot be rolled
+// execute executes all calls or none. The transaction may contain other writes, so it cannot be rolled
 // back: all calls are checked before any change.
-func (t transaction) do(calls []*store.Call) error {
+func (t transaction) execute(calls []*store.Call) error {
 	for _, c := range calls {
 		if c.Err = checkKey(c); c.Err != nil {
 			return c.Err
 		}
 	}
-	return store.Capacity{Max: int(t.max), ReservedKinds: t.endings}.Do(t, calls)
+	return store.Capacity{Max: int(t.maxEntries), ReservedKinds: t.reservedKinds}.Do(t, calls)
 }
 
 // checkKey rejects a key that bbolt cannot store.
 func checkKey(c *store.Call) error {
-	if c.Stores() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
+	if c.StoresValue() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
 		return fmt.Errorf("a key of %d bytes", len(c.Key))
 	}
 	return nil
 }
 
-type write struct {
+type pendingWrite struct {
 	apply func(transaction) error
 	done  bool
 	err   error
@@ -241,27 +241,27 @@ func (s *Store) write(apply func(transaction) error) error {
 	if err != nil {
 		return err
 	}
-	w := &write{apply: apply}
-	s.queued.Lock()
+	w := &pendingWrite{apply: apply}
+	s.queueMu.Lock()
 	s.queue = append(s.queue, w)
-	s.queued.Unlock()
+	s.queueMu.Unlock()
 
-	s.commit.Lock()
-	defer s.commit.Unlock()
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
 	if !w.done {
 		s.writeQueue(f)
 	}
-	return explain(s.path, w.err)
+	return withRemedy(s.path, w.err)
 }
 
 // writeQueue writes all pending changes in one transaction. It requires s.commit.
 func (s *Store) writeQueue(f *openFile) {
-	s.queued.Lock()
+	s.queueMu.Lock()
 	writes := s.queue
 	s.queue = nil
-	s.queued.Unlock()
+	s.queueMu.Unlock()
 	err := f.update(func(tx *bbolt.Tx) error {
-		t := s.transaction(tx)
+		t := s.beginTransaction(tx)
 		for _, w := range writes {
 			w.err = w.apply(t)
 		}
@@ -270,13 +270,13 @@ func (s *Store) writeQueue(f *openFile) {
 	for _, w := range writes {
 		w.done = true
 		if err != nil {
-			w.err = failure(fmt.Errorf("writing the durable store %s: %w", s.path, err))
+			w.err = classifyWriteError(fmt.Errorf("writing the durable store %s: %w", s.path, err))
 		}
 	}
 }
 
-// failure marks errors of a full disk, quota or process limit, after which the file is unchanged.
-func failure(err error) error {
+// classifyWriteError marks errors of a full disk, quota or process limit, after which the file is unchanged.
+func classifyWriteError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all errors
 			return &store.Fault{Cause: store.CauseFull, Err: err}
@@ -291,7 +291,7 @@ func (s *Store) Backup(write func(size int64, to func(io.Writer) error) error) e
 	if err != nil {
 		return err
 	}
-	return explain(s.path, f.view(func(tx *bbolt.Tx) error {
+	return withRemedy(s.path, f.view(func(tx *bbolt.Tx) error {
 		return write(tx.Size(), func(w io.Writer) error {
 			_, err := tx.WriteTo(w)
 			return err

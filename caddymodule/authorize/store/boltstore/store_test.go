@@ -25,7 +25,7 @@ func newStore(t testing.TB, maxEntries int) (*boltstore.Store, string) {
 }
 
 func openStore(t testing.TB, path string, maxEntries int) *boltstore.Store {
-	s := boltstore.New(path, maxEntries, storetest.EndingKind)
+	s := boltstore.New(path, maxEntries, storetest.ReservedKind)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

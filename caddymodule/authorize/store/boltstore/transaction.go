@@ -25,7 +25,7 @@ const sweepLimit = 16
 // expirySize is the length in bytes of the expiry at the start of an entry.
 const expirySize = 8
 
-func makeBuckets(tx *bbolt.Tx) error {
+func createBuckets(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{entriesBucket, expiriesBucket, countBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
@@ -36,11 +36,11 @@ func makeBuckets(tx *bbolt.Tx) error {
 
 // transaction looks up the other buckets on demand, because reads do not need them.
 type transaction struct {
-	tx      *bbolt.Tx
-	entries *bbolt.Bucket
-	now     time.Time
-	max     int64
-	endings []string
+	tx            *bbolt.Tx
+	entries       *bbolt.Bucket
+	now           time.Time
+	maxEntries    int64
+	reservedKinds []string
 }
 
 func newTransaction(tx *bbolt.Tx) transaction {
@@ -51,39 +51,39 @@ func (t transaction) expiries() *bbolt.Bucket { return t.tx.Bucket(expiriesBucke
 
 func (t transaction) count() *bbolt.Bucket { return t.tx.Bucket(countBucket) }
 
-func (s *Store) transaction(tx *bbolt.Tx) transaction {
+func (s *Store) beginTransaction(tx *bbolt.Tx) transaction {
 	t := newTransaction(tx)
-	t.now, t.max, t.endings = time.Now(), s.max.Load(), s.endings
+	t.now, t.maxEntries, t.reservedKinds = time.Now(), s.maxEntries.Load(), s.reservedKinds
 	return t
 }
 
 // Lookup implements [store.Table]. The value is in bbolt's memory.
 func (t transaction) Lookup(key string) ([]byte, bool) {
-	held := t.entries.Get([]byte(key))
-	if held == nil || !t.lives(held) {
+	stored := t.entries.Get([]byte(key))
+	if stored == nil || !t.isUnexpired(stored) {
 		return nil, false
 	}
-	return held[expirySize:], true
+	return stored[expirySize:], true
 }
 
 // TTL implements [store.Table].
 func (t transaction) TTL(key string) time.Duration {
-	held := t.entries.Get([]byte(key))
-	return time.Unix(0, int64(binary.BigEndian.Uint64(held))).Sub(t.now)
+	stored := t.entries.Get([]byte(key))
+	return time.Unix(0, int64(binary.BigEndian.Uint64(stored))).Sub(t.now)
 }
 
 // Set implements [store.Table].
 func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
-	held := t.entries.Get([]byte(key))
-	if held == nil {
-		if err := errors.Join(t.sweep(false), t.add(1)); err != nil {
+	stored := t.entries.Get([]byte(key))
+	if stored == nil {
+		if err := errors.Join(t.sweep(false), t.addToCount(1)); err != nil {
 			return err
 		}
 	}
-	expiry := t.expiry(ttl)
-	if held == nil || !bytes.Equal(held[:expirySize], expiry) {
-		if held != nil {
-			if err := t.expiries().Delete(expiryKey(held[:expirySize], key)); err != nil {
+	expiry := t.encodeExpiry(ttl)
+	if stored == nil || !bytes.Equal(stored[:expirySize], expiry) {
+		if stored != nil {
+			if err := t.expiries().Delete(expiryKey(stored[:expirySize], key)); err != nil {
 				return err
 			}
 		}
@@ -94,25 +94,25 @@ func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// expiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite it.
-func (t transaction) expiry(ttl time.Duration) []byte {
+// encodeExpiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite it.
+func (t transaction) encodeExpiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
 }
 
 // Remove implements [store.Table].
 func (t transaction) Remove(key string) error {
-	held := t.entries.Get([]byte(key))
-	if held == nil {
+	stored := t.entries.Get([]byte(key))
+	if stored == nil {
 		return nil
 	}
-	if err := t.expiries().Delete(expiryKey(held[:expirySize], key)); err != nil {
+	if err := t.expiries().Delete(expiryKey(stored[:expirySize], key)); err != nil {
 		return err
 	}
 	if err := t.entries.Delete([]byte(key)); err != nil {
 		return err
 	}
-	return t.add(-1)
+	return t.addToCount(-1)
 }
 
 // Sweep implements [store.Table].
@@ -120,12 +120,12 @@ func (t transaction) Sweep() error { return t.sweep(true) }
 
 // sweep removes some or all expired entries.
 func (t transaction) sweep(all bool) error {
-	var over [][]byte
+	var expired [][]byte
 	c := t.expiries().Cursor()
-	for k, _ := c.First(); k != nil && !t.lives(k) && (all || len(over) < sweepLimit); k, _ = c.Next() {
-		over = append(over, bytes.Clone(k))
+	for k, _ := c.First(); k != nil && !t.isUnexpired(k) && (all || len(expired) < sweepLimit); k, _ = c.Next() {
+		expired = append(expired, bytes.Clone(k))
 	}
-	for _, k := range over {
+	for _, k := range expired {
 		if err := t.Remove(string(k[expirySize:])); err != nil {
 			return err
 		}
@@ -133,18 +133,18 @@ func (t transaction) sweep(all bool) error {
 	return nil
 }
 
-func (t transaction) list(prefix string) (keys []string) {
+func (t transaction) listKeys(prefix string) (keys []string) {
 	c := t.entries.Cursor()
 	for k, v := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Next() {
-		if t.lives(v) {
+		if t.isUnexpired(v) {
 			keys = append(keys, string(k))
 		}
 	}
 	return keys
 }
 
-// tell reports all unexpired entries.
-func (t transaction) tell(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+// forEach reports all unexpired entries.
+func (t transaction) forEach(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
 	c := t.entries.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if err := ctx.Err(); err != nil {
@@ -154,15 +154,15 @@ func (t transaction) tell(ctx context.Context, tell func(key string, value []byt
 		if ttl <= 0 {
 			continue
 		}
-		if err := tell(string(k), bytes.Clone(v[expirySize:]), ttl); err != nil {
+		if err := yield(string(k), bytes.Clone(v[expirySize:]), ttl); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lives reports whether the expiry at the start of b is in the future.
-func (t transaction) lives(b []byte) bool {
+// isUnexpired reports whether the expiry at the start of b is in the future.
+func (t transaction) isUnexpired(b []byte) bool {
 	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
 }
 
@@ -174,7 +174,7 @@ func (t transaction) Size() int {
 	return 0
 }
 
-func (t transaction) add(n int) error {
+func (t transaction) addToCount(n int) error {
 	return t.count().Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.Size()+n)))
 }
 

@@ -21,7 +21,7 @@ func TestSameEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			// bbolt copies changed pages up to the root.
-			err := s.held.Load().db.View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
+			err := s.file.Load().db.View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

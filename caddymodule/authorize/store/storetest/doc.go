@@ -1,8 +1,8 @@
 // Package storetest contains the tests that every [store.Store] must pass:
 //
 //	suite.go   [Suite]: tests of an implementation
-//	shared.go  [SharedSuite]: tests of a [store.Shared]
-//	memory.go  [NewShared], an in-memory shared store with simulated outages; [Intercepted], a store with failures selected by a test
+//	shared.go  [SharedSuite]: tests of a [store.SharedStore]
+//	memory.go  [NewSharedMemory], an in-memory shared store with simulated outages; [InterceptedStore], a store with failures selected by a test
 //
 // Network and server failures are tested in e2e/storefault.
 package storetest

@@ -12,16 +12,16 @@ import (
 
 func TestShared(t *testing.T) {
 	t.Parallel()
-	storetest.SharedSuite{New: func(_ *testing.T, kinds ...string) func() store.Shared {
-		s := storetest.NewShared(kinds...)
-		return func() store.Shared { return s.Gateway() }
+	storetest.SharedSuite{New: func(_ *testing.T, kinds ...string) func() store.SharedStore {
+		s := storetest.NewSharedMemory(kinds...)
+		return func() store.SharedStore { return s.Gateway() }
 	}}.Run(t)
 }
 
 func TestSharedSetDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := storetest.NewShared("revoked")
+		s := storetest.NewSharedMemory("revoked")
 		a, b := s.Gateway(), s.Gateway()
 		followed := make(chan error)
 		go func() { followed <- a.Subscribe(t.Context(), func(store.Update) {}) }()

@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A SharedSuite contains the tests of a [store.Shared] implementation, in addition to [Suite].
+// A SharedSuite contains the tests of a [store.SharedStore] implementation, in addition to [Suite].
 type SharedSuite struct {
 	// New creates an empty store. The returned function creates a further gateway's handle on the
 	// store, with followers of kinds. Resources are released by t.Cleanup.
-	New func(t *testing.T, kinds ...string) (gateway func() store.Shared)
+	New func(t *testing.T, kinds ...string) (gateway func() store.SharedStore)
 
 	// Lifetime of entries in the tests, as in [Suite].
 	Lifetime time.Duration
@@ -27,68 +27,68 @@ type SharedSuite struct {
 func (s SharedSuite) Run(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		test func(*testing.T, *shared)
+		test func(*testing.T, *sharedTest)
 	}{
-		{"a follower learns what there is", followsWhole},
-		{"a follower learns of each method", followsMethods},
-		{"a follower does not learn of what was refused", followsNoRefusal},
-		{"a follower learns of steps", followsSteps},
-		{"a follower learns within a second", followsAtOnce},
-		{"a follower hears that nothing changed", followsNothing},
-		{"a follower ends with its context", followsUntilEnd},
-		{"two followers agree", followersAgree},
-		{"a late follower agrees", lateFollower},
-		{"what expired is not reported", followsNoExpired},
-		{"the last of many changes is reported last", followsLast},
-		{"the clock is the store's", tellsTime},
-		{"gateways see each other's entries", gatewaysShare},
-		{"one of many takers at several gateways wins", gatewaysRace},
+		{"a follower learns what there is", testInitialUpdate},
+		{"a follower learns of each method", testUpdatePerMethod},
+		{"a follower does not learn of what was refused", testNoUpdateOnFailure},
+		{"a follower learns of steps", testStepUpdates},
+		{"a follower learns within a second", testUpdateLatency},
+		{"a follower hears that nothing changed", testHeartbeat},
+		{"a follower ends with its context", testSubscribeCanceled},
+		{"two followers agree", testFollowersAgree},
+		{"a late follower agrees", testLateFollower},
+		{"what expired is not reported", testNoExpiredUpdates},
+		{"the last of many changes is reported last", testLastUpdateWins},
+		{"the clock is the store's", testServerClock},
+		{"gateways see each other's entries", testSharedEntries},
+		{"one of many takers at several gateways wins", testGatewayRace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inTime(t, s.Lifetime, func(t *testing.T, lifetime time.Duration) {
-				tt.test(t, &shared{s.New(t, "revoked", "cutoff"), lifetime})
+			runWithClock(t, s.Lifetime, func(t *testing.T, lifetime time.Duration) {
+				tt.test(t, &sharedTest{s.New(t, "revoked", "cutoff"), lifetime})
 			})
 		})
 	}
 }
 
-// shared is a store under test with followers of the kinds revoked and cutoff.
-type shared struct {
-	gateway  func() store.Shared
+// sharedTest is a store under test with followers of the kinds revoked and cutoff.
+type sharedTest struct {
+	gateway  func() store.SharedStore
 	lifetime time.Duration // lifetime of entries
 }
 
-func tellsTime(t *testing.T, s *shared) {
+func testServerClock(t *testing.T, s *sharedTest) {
 	g := s.gateway()
-	must(t, g.Put(t.Context(), "k", nil, s.lifetime))
+	requireNoError(t, g.Put(t.Context(), "k", nil, s.lifetime))
 	if off := time.Until(g.Now()).Abs(); off > time.Second {
 		t.Errorf("on the same host, the clock is off by %v", off)
 	}
 	before := store.Now(g)
 	time.Sleep(s.lifetime / 4)
-	if took := store.Now(g).Sub(before); took < s.lifetime/8 {
-		t.Errorf("%v later, it is only %v later", s.lifetime/4, took)
+	if elapsed := store.Now(g).Sub(before); elapsed < s.lifetime/8 {
+		t.Errorf("%v later, it is only %v later", s.lifetime/4, elapsed)
 	}
 }
 
-func gatewaysShare(t *testing.T, s *shared) {
+func testSharedEntries(t *testing.T, s *sharedTest) {
 	a, b := s.gateway(), s.gateway()
-	must(t, a.Put(t.Context(), "code:1", []byte("v"), s.lifetime))
+	requireNoError(t, a.Put(t.Context(), "code:1", []byte("v"), s.lifetime))
 	wantValue(t, b, "code:1", "v")
-	must(t, b.Delete(t.Context(), "code:1"))
+	requireNoError(t, b.Delete(t.Context(), "code:1"))
 	wantKeys(t, a, "code:")
 }
 
-func gatewaysRace(t *testing.T, s *shared) {
+func testGatewayRace(t *testing.T, s *sharedTest) {
 	ctx := t.Context()
-	gateways := []store.Shared{s.gateway(), s.gateway(), s.gateway()}
-	must(t, gateways[0].Put(ctx, "code:1", []byte("v"), s.lifetime))
-	turn := make(chan store.Shared, 64)
-	for i := range cap(turn) {
-		turn <- gateways[i%len(gateways)]
+	gateways := []store.SharedStore{s.gateway(), s.gateway(), s.gateway()}
+	requireNoError(t, gateways[0].Put(ctx, "code:1", []byte("v"), s.lifetime))
+	nextGateway := make(chan store.SharedStore, 64)
+	for i := range cap(nextGateway) {
+		nextGateway <- gateways[i%len(gateways)]
 	}
-	won := race(func() error {
-		_, err := (<-turn).Take(ctx, "code:1")
+	won := countConcurrentSuccesses(func() error {
+		_, err := (<-nextGateway).Take(ctx, "code:1")
 		return err
 	})
 	if won != 1 {
@@ -96,9 +96,9 @@ func gatewaysRace(t *testing.T, s *shared) {
 	}
 }
 
-// settle waits until all other goroutines of the test are blocked, or long enough for a remote
+// waitUntilIdle waits until all other goroutines of the test are blocked, or long enough for a remote
 // store to notify its followers.
-func (s *shared) settle() {
+func (s *sharedTest) waitUntilIdle() {
 	if s.lifetime >= time.Minute {
 		synctest.Wait()
 		return
@@ -106,40 +106,40 @@ func (s *shared) settle() {
 	time.Sleep(s.lifetime / 4)
 }
 
-// follow starts a follower at a gateway until the test ends.
-func (s *shared) follow(t *testing.T, g store.Shared) *follower {
+// startFollower starts a follower at a gateway until the test ends.
+func (s *sharedTest) startFollower(t *testing.T, g store.SharedStore) *follower {
 	f := &follower{values: map[string]string{}, expires: map[string]time.Time{}}
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.err = g.Subscribe(ctx, f.hear)
+		f.err = g.Subscribe(ctx, f.recordUpdate)
 	}()
 	t.Cleanup(func() { end(); <-done })
-	f.await(t, "what there is", func() bool { return f.wholes > 0 })
+	f.await(t, "what there is", func() bool { return f.completeUpdates > 0 })
 	return f
 }
 
 // A follower records all reported changes.
 type follower struct {
-	mu      sync.Mutex
-	values  map[string]string
-	expires map[string]time.Time
-	changes []string // key=value, or the key alone for a deletion, in order
-	heard   time.Time
-	wholes  int
-	err     error // error of Follow, read after its end
+	mu              sync.Mutex
+	values          map[string]string
+	expires         map[string]time.Time
+	changes         []string // key=value, or the key alone for a deletion, in order
+	lastQueriedAt   time.Time
+	completeUpdates int
+	err             error // error of Follow, read after its end
 }
 
-func (f *follower) hear(u store.Update) {
+func (f *follower) recordUpdate(u store.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if u.IsComplete {
-		f.wholes++
+		f.completeUpdates++
 		clear(f.values)
 	}
 	for _, c := range u.Changes {
-		f.expires[c.Key] = c.Expires
+		f.expires[c.Key] = c.ExpiresAt
 		if c.Value == nil {
 			delete(f.values, c.Key)
 			f.changes = append(f.changes, c.Key)
@@ -148,22 +148,22 @@ func (f *follower) hear(u store.Update) {
 		f.values[c.Key] = string(c.Value)
 		f.changes = append(f.changes, c.Key+"="+string(c.Value))
 	}
-	f.heard = u.QueriedAt
+	f.lastQueriedAt = u.QueriedAt
 }
 
 // await waits for a condition and fails after ten seconds.
-func (f *follower) await(t *testing.T, what string, condition func() bool) {
+func (f *follower) await(t *testing.T, description string, condition func() bool) {
 	t.Helper()
-	holds := func() bool {
+	isMet := func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return condition()
 	}
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !isMet(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			t.Fatalf("not reported: %s; but %q, in the end %q", what, f.changes[max(0, len(f.changes)-20):], f.values)
+			t.Fatalf("not reported: %s; but %q, in the end %q", description, f.changes[max(0, len(f.changes)-20):], f.values)
 		}
 	}
 }
@@ -174,21 +174,21 @@ func (f *follower) awaitValues(t *testing.T, want map[string]string) {
 	f.await(t, fmt.Sprintf("%q", want), func() bool { return maps.Equal(f.values, want) })
 }
 
-func followsWhole(t *testing.T, s *shared) {
+func testInitialUpdate(t *testing.T, s *sharedTest) {
 	g, ctx := s.gateway(), t.Context()
-	must(t, g.Put(ctx, "revoked:1", []byte("v"), s.lifetime*4))
-	must(t, g.Put(ctx, "cutoff:user:a", nil, s.lifetime*4))
-	must(t, g.Put(ctx, "session:1", []byte("v"), s.lifetime*4))
-	f := s.follow(t, s.gateway())
+	requireNoError(t, g.Put(ctx, "revoked:1", []byte("v"), s.lifetime*4))
+	requireNoError(t, g.Put(ctx, "cutoff:user:a", nil, s.lifetime*4))
+	requireNoError(t, g.Put(ctx, "session:1", []byte("v"), s.lifetime*4))
+	f := s.startFollower(t, s.gateway())
 	f.awaitValues(t, map[string]string{"revoked:1": "v", "cutoff:user:a": ""})
-	if left := time.Until(f.expires["revoked:1"]); left > 4*s.lifetime+time.Second || left < 3*s.lifetime {
-		t.Errorf("it has %v left of %v", left, 4*s.lifetime)
+	if ttl := time.Until(f.expires["revoked:1"]); ttl > 4*s.lifetime+time.Second || ttl < 3*s.lifetime {
+		t.Errorf("it has %v left of %v", ttl, 4*s.lifetime)
 	}
 }
 
-func followsMethods(t *testing.T, s *shared) {
+func testUpdatePerMethod(t *testing.T, s *sharedTest) {
 	g, ctx := s.gateway(), t.Context()
-	f := s.follow(t, s.gateway())
+	f := s.startFollower(t, s.gateway())
 	const key = "revoked:1"
 	for _, tt := range []struct {
 		method string
@@ -203,18 +203,18 @@ func followsMethods(t *testing.T, s *shared) {
 		{"Delete", func() error { return g.Delete(ctx, key) }, map[string]string{}},
 		{"Append of the first", func() error { return g.Append(ctx, key, []byte("ap"), 9, s.lifetime*9) }, map[string]string{key: "ap"}},
 	} {
-		must(t, tt.change())
+		requireNoError(t, tt.change())
 		f.awaitValues(t, tt.want)
-		if left := time.Until(f.expires[key]); len(tt.want) > 0 && (left > 9*s.lifetime+time.Second || left < 8*s.lifetime) {
-			t.Errorf("after %s it has %v left of %v", tt.method, left, 9*s.lifetime)
+		if ttl := time.Until(f.expires[key]); len(tt.want) > 0 && (ttl > 9*s.lifetime+time.Second || ttl < 8*s.lifetime) {
+			t.Errorf("after %s it has %v left of %v", tt.method, ttl, 9*s.lifetime)
 		}
 	}
 }
 
-func followsNoRefusal(t *testing.T, s *shared) {
+func testNoUpdateOnFailure(t *testing.T, s *sharedTest) {
 	g, ctx := s.gateway(), t.Context()
-	must(t, g.Put(ctx, "revoked:1", []byte("kept"), s.lifetime*4))
-	f := s.follow(t, s.gateway())
+	requireNoError(t, g.Put(ctx, "revoked:1", []byte("kept"), s.lifetime*4))
+	f := s.startFollower(t, s.gateway())
 	for _, err := range []error{
 		g.Add(ctx, "revoked:1", []byte("refused"), s.lifetime),
 		g.Swap(ctx, "revoked:1", []byte("other"), []byte("refused"), s.lifetime),
@@ -228,16 +228,16 @@ func followsNoRefusal(t *testing.T, s *shared) {
 			t.Error("not refused")
 		}
 	}
-	must(t, g.Put(ctx, "revoked:3", []byte("last"), s.lifetime*4))
+	requireNoError(t, g.Put(ctx, "revoked:3", []byte("last"), s.lifetime*4))
 	f.awaitValues(t, map[string]string{"revoked:1": "kept", "revoked:3": "last"})
 }
 
-func followsSteps(t *testing.T, s *shared) {
+func testStepUpdates(t *testing.T, s *sharedTest) {
 	g, ctx := s.gateway(), t.Context()
-	must(t, g.Put(ctx, "code:1", []byte("v"), s.lifetime*4))
-	must(t, g.Put(ctx, "cutoff:old", []byte("v"), s.lifetime*4))
-	f := s.follow(t, s.gateway())
-	must(t, g.Do(
+	requireNoError(t, g.Put(ctx, "code:1", []byte("v"), s.lifetime*4))
+	requireNoError(t, g.Put(ctx, "cutoff:old", []byte("v"), s.lifetime*4))
+	f := s.startFollower(t, s.gateway())
+	requireNoError(t, g.Do(
 		ctx, &store.Call{Op: store.Take, Key: "code:1"},
 		&store.Call{Op: store.Put, Key: "revoked:1", Value: []byte("a"), TTL: s.lifetime * 4},
 		&store.Call{Op: store.Get, Key: "revoked:nothing"},
@@ -248,48 +248,48 @@ func followsSteps(t *testing.T, s *shared) {
 	f.awaitValues(t, map[string]string{"revoked:1": "a", "cutoff:new": "b"})
 }
 
-func followsAtOnce(t *testing.T, s *shared) {
+func testUpdateLatency(t *testing.T, s *sharedTest) {
 	g := s.gateway()
-	f := s.follow(t, s.gateway())
+	f := s.startFollower(t, s.gateway())
 	for i := range 5 {
 		key := fmt.Sprint("revoked:", i)
 		changed := time.Now()
-		must(t, g.Put(t.Context(), key, []byte("v"), s.lifetime*4))
+		requireNoError(t, g.Put(t.Context(), key, []byte("v"), s.lifetime*4))
 		f.await(t, key, func() bool { return f.values[key] == "v" })
-		if took := time.Since(changed); took > time.Second {
-			t.Errorf("%s was reported after %v", key, took)
+		if elapsed := time.Since(changed); elapsed > time.Second {
+			t.Errorf("%s was reported after %v", key, elapsed)
 		}
 		time.Sleep(s.lifetime / 8)
 	}
 }
 
-func followsNothing(t *testing.T, s *shared) {
-	f := s.follow(t, s.gateway())
+func testHeartbeat(t *testing.T, s *sharedTest) {
+	f := s.startFollower(t, s.gateway())
 	for range 2 {
-		asked := time.Now()
-		f.await(t, "that nothing changed", func() bool { return f.heard.After(asked) })
-		if took := time.Since(asked); took > 3*time.Second {
-			t.Errorf("that took %v", took)
+		start := time.Now()
+		f.await(t, "that nothing changed", func() bool { return f.lastQueriedAt.After(start) })
+		if elapsed := time.Since(start); elapsed > 3*time.Second {
+			t.Errorf("that took %v", elapsed)
 		}
-		if f.heard.After(time.Now()) {
-			t.Errorf("heard at %v, which is to come", f.heard)
+		if f.lastQueriedAt.After(time.Now()) {
+			t.Errorf("heard at %v, which is to come", f.lastQueriedAt)
 		}
 	}
 }
 
-func followsUntilEnd(t *testing.T, s *shared) {
+func testSubscribeCanceled(t *testing.T, s *sharedTest) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error)
-	whole := make(chan struct{}, 100)
+	updates := make(chan struct{}, 100)
 	go func() {
 		ended <- s.gateway().Subscribe(ctx, func(store.Update) {
 			select {
-			case whole <- struct{}{}:
+			case updates <- struct{}{}:
 			default:
 			}
 		})
 	}()
-	<-whole
+	<-updates
 	end()
 	select {
 	case err := <-ended:
@@ -301,16 +301,16 @@ func followsUntilEnd(t *testing.T, s *shared) {
 	}
 }
 
-func followersAgree(t *testing.T, s *shared) {
+func testFollowersAgree(t *testing.T, s *sharedTest) {
 	a, b := s.gateway(), s.gateway()
-	first, second := s.follow(t, a), s.follow(t, b)
-	want := s.change(t, a, b)
+	first, second := s.startFollower(t, a), s.startFollower(t, b)
+	want := s.changeConcurrently(t, a, b)
 	first.awaitValues(t, want)
 	second.awaitValues(t, want)
 }
 
-// change makes gateways change the same keys concurrently, and returns the resulting entries.
-func (s *shared) change(t *testing.T, gateways ...store.Shared) map[string]string {
+// changeConcurrently makes gateways change the same keys concurrently, and returns the resulting entries.
+func (s *sharedTest) changeConcurrently(t *testing.T, gateways ...store.SharedStore) map[string]string {
 	var all sync.WaitGroup
 	for n, g := range gateways {
 		all.Go(func() {
@@ -329,42 +329,42 @@ func (s *shared) change(t *testing.T, gateways ...store.Shared) map[string]strin
 	all.Wait()
 	want := map[string]string{}
 	keys, err := gateways[0].List(t.Context(), "revoked:")
-	must(t, err)
+	requireNoError(t, err)
 	for _, key := range keys {
 		value, err := gateways[0].Get(t.Context(), key)
-		must(t, err)
+		requireNoError(t, err)
 		want[key] = string(value)
 	}
 	return want
 }
 
-func lateFollower(t *testing.T, s *shared) {
+func testLateFollower(t *testing.T, s *sharedTest) {
 	a, b := s.gateway(), s.gateway()
-	first := s.follow(t, a)
-	s.change(t, a, b)
-	late := s.follow(t, b)
-	want := s.change(t, a, b)
+	first := s.startFollower(t, a)
+	s.changeConcurrently(t, a, b)
+	late := s.startFollower(t, b)
+	want := s.changeConcurrently(t, a, b)
 	first.awaitValues(t, want)
 	late.awaitValues(t, want)
 }
 
-func followsNoExpired(t *testing.T, s *shared) {
+func testNoExpiredUpdates(t *testing.T, s *sharedTest) {
 	g := s.gateway()
-	must(t, g.Put(t.Context(), "revoked:short", []byte("v"), s.lifetime))
-	must(t, g.Put(t.Context(), "revoked:long", []byte("v"), s.lifetime*9))
+	requireNoError(t, g.Put(t.Context(), "revoked:short", []byte("v"), s.lifetime))
+	requireNoError(t, g.Put(t.Context(), "revoked:long", []byte("v"), s.lifetime*9))
 	time.Sleep(s.lifetime + s.lifetime/4)
-	f := s.follow(t, s.gateway())
+	f := s.startFollower(t, s.gateway())
 	f.await(t, "revoked:long", func() bool { return f.values["revoked:long"] == "v" })
 	if expires, ok := f.expires["revoked:short"]; ok && expires.After(time.Now()) {
 		t.Errorf("what has expired is reported to expire at %v", expires)
 	}
 }
 
-func followsLast(t *testing.T, s *shared) {
+func testLastUpdateWins(t *testing.T, s *sharedTest) {
 	a, b := s.gateway(), s.gateway()
-	f := s.follow(t, s.gateway())
+	f := s.startFollower(t, s.gateway())
 	var all sync.WaitGroup
-	for n, g := range []store.Shared{a, b} {
+	for n, g := range []store.SharedStore{a, b} {
 		all.Go(func() {
 			for i := range 500 {
 				if err := g.Put(t.Context(), "cutoff:user", fmt.Append(nil, n, ".", i), s.lifetime*99); err != nil {
@@ -375,8 +375,8 @@ func followsLast(t *testing.T, s *shared) {
 	}
 	all.Wait()
 	last, err := a.Get(t.Context(), "cutoff:user")
-	must(t, err)
+	requireNoError(t, err)
 	f.awaitValues(t, map[string]string{"cutoff:user": string(last)})
-	s.settle()
+	s.waitUntilIdle()
 	f.awaitValues(t, map[string]string{"cutoff:user": string(last)})
 }

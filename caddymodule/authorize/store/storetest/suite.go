@@ -16,12 +16,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// New creates an empty store for at most maxEntries entries, with a reserve for [EndingKind]. Resources are
+// New creates an empty store for at most maxEntries entries, with a reserve for [ReservedKind]. Resources are
 // released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must not leave a goroutine behind.
 type New func(t *testing.T, maxEntries int) store.Store
 
-// EndingKind is a kind of entries that a full store must accept; see [store.Capacity].
-const EndingKind = "revoked"
+// ReservedKind is a kind of entries that a full store must accept; see [store.Capacity].
+const ReservedKind = "revoked"
 
 // A Suite contains the tests of an implementation.
 type Suite struct {
@@ -31,8 +31,8 @@ type Suite struct {
 	// goroutines cannot run in a synctest bubble and needs a real lifetime of about a second.
 	Lifetime time.Duration
 
-	// LooseBound skips the tests of the limit, for stores that count their entries only occasionally.
-	LooseBound bool
+	// ApproximateLimit skips the tests of the limit, for stores that count their entries only occasionally.
+	ApproximateLimit bool
 }
 
 // Run tests the stores created by newStore with synctest's clock.
@@ -41,20 +41,20 @@ func Run(t *testing.T, newStore New) { Suite{New: newStore}.Run(t) }
 // Run runs the tests.
 func (s Suite) Run(t *testing.T) {
 	for _, tt := range slices.Concat(callTests, stepTests, entriesTests) {
-		if s.LooseBound && tt.exactBound {
+		if s.ApproximateLimit && tt.needsExactLimit {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			inTime(t, s.Lifetime, func(t *testing.T, lifetime time.Duration) {
-				tt.test(t, t.Context(), subject{s.New(t, bound), lifetime})
+			runWithClock(t, s.Lifetime, func(t *testing.T, lifetime time.Duration) {
+				tt.test(t, t.Context(), testedStore{s.New(t, entryLimit), lifetime})
 			})
 		})
 	}
 }
 
-// inTime runs a test with synctest's clock if lifetime is zero, otherwise in parallel with other
+// runWithClock runs a test with synctest's clock if lifetime is zero, otherwise in parallel with other
 // tests, because it mostly waits.
-func inTime(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Duration)) {
+func runWithClock(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Duration)) {
 	if lifetime == 0 {
 		synctest.Test(t, func(t *testing.T) { test(t, time.Minute) })
 		return
@@ -63,37 +63,37 @@ func inTime(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Dur
 	test(t, lifetime)
 }
 
-// bound is the limit of entries.
-const bound = 8
+// entryLimit is the limit of entries.
+const entryLimit = 8
 
 // A storeTest is a test of a [Suite].
 type storeTest struct {
-	name       string
-	test       func(*testing.T, context.Context, subject)
-	exactBound bool // requires an exact limit
+	name            string
+	test            func(*testing.T, context.Context, testedStore)
+	needsExactLimit bool // requires an exact limit
 }
 
 // A subject is a store under test.
-type subject struct {
+type testedStore struct {
 	store.Store
 	lifetime time.Duration // lifetime of entries
 }
 
-// expire waits until an entry with the lifetime has expired. Stores may round up.
-func (s subject) expire() { time.Sleep(s.lifetime + s.lifetime/4) }
+// waitForExpiry waits until an entry with the lifetime has expired. Stores may round up.
+func (s testedStore) waitForExpiry() { time.Sleep(s.lifetime + s.lifetime/4) }
 
 func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
 	t.Helper()
 	got, err := s.List(t.Context(), prefix)
-	must(t, err)
+	requireNoError(t, err)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("List(%q) = %q, want %q", prefix, got, want)
 	}
 }
 
-// race calls f concurrently and returns the number of successes.
-func race(f func() error) int32 {
+// countConcurrentSuccesses calls f concurrently and returns the number of successes.
+func countConcurrentSuccesses(f func() error) int32 {
 	var won atomic.Int32
 	var all sync.WaitGroup
 	start := make(chan struct{})
@@ -110,10 +110,10 @@ func race(f func() error) int32 {
 	return won.Load()
 }
 
-func fill(t *testing.T, s subject) {
+func fillStore(t *testing.T, s testedStore) {
 	t.Helper()
 	for i := range 8 {
-		must(t, s.Put(t.Context(), fmt.Sprint(i), []byte("v"), s.lifetime))
+		requireNoError(t, s.Put(t.Context(), fmt.Sprint(i), []byte("v"), s.lifetime))
 	}
 }
 
@@ -125,7 +125,7 @@ func wantValue(t *testing.T, s store.Store, key, want string) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func requireNoError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -134,73 +134,73 @@ func must(t *testing.T, err error) {
 
 // callTests are the tests of each method.
 var callTests = []storeTest{
-	{"put then get", putThenGet, false},
-	{"put replaces", putReplaces, false},
-	{"a value is a copy", valueIsCopy, false},
-	{"add refuses a taken key", addRefuses, false},
-	{"add succeeds after expiry", addAfterExpiry, false},
-	{"get after expiry finds nothing", getAfterExpiry, false},
-	{"swap what is there", swapReplaces, false},
-	{"swap refuses what changed", swapRefuses, false},
-	{"take once", takeOnce, false},
-	{"take after expiry finds nothing", takeAfterExpiry, false},
-	{"taken may be put again", takenThenPut, false},
-	{"delete", deleteRemoves, false},
-	{"list by prefix", listByPrefix, false},
-	{"list takes a prefix as it is", listLiterally, false},
-	{"list leaves out what expired", listAfterExpiry, false},
-	{"any bytes are a value", anyBytes, false},
-	{"full refuses and keeps", fullRefuses, true},
-	{"full takes what ends something", fullTakesEndings, true},
-	{"full makes room by expiry", fullMakesRoom, true},
-	{"one of many takers wins", takersRace, false},
-	{"one of many adders wins", addersRace, false},
-	{"one of many swappers wins", swappersRace, false},
-	{"many keys at once", manyKeys, false},
+	{"put then get", testPutThenGet, false},
+	{"put replaces", testPutReplaces, false},
+	{"a value is a copy", testValueIsCopy, false},
+	{"add refuses a taken key", testAddExisting, false},
+	{"add succeeds after expiry", testAddAfterExpiry, false},
+	{"get after expiry finds nothing", testGetAfterExpiry, false},
+	{"swap what is there", testSwapReplaces, false},
+	{"swap refuses what changed", testSwapChanged, false},
+	{"take once", testTakeOnce, false},
+	{"take after expiry finds nothing", testTakeAfterExpiry, false},
+	{"taken may be put again", testPutAfterTake, false},
+	{"delete", testDeleteRemoves, false},
+	{"list by prefix", testListByPrefix, false},
+	{"list takes a prefix as it is", testListLiteralPrefix, false},
+	{"list leaves out what expired", testListAfterExpiry, false},
+	{"any bytes are a value", testArbitraryBytes, false},
+	{"full refuses and keeps", testFullStoreRejects, true},
+	{"full takes what ends something", testFullStoreReserve, true},
+	{"full makes room by expiry", testExpiryFreesSpace, true},
+	{"one of many takers wins", testTakeRace, false},
+	{"one of many adders wins", testAddRace, false},
+	{"one of many swappers wins", testSwapRace, false},
+	{"many keys at once", testManyKeys, false},
 }
 
-func putThenGet(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+func testPutThenGet(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	wantValue(t, s, "k", "v")
 	if _, err := s.Get(ctx, "other"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get of a key never put: %v", err)
 	}
 }
 
-func putReplaces(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
-	must(t, s.Put(ctx, "k", []byte("new"), 2*s.lifetime))
-	s.expire()
+func testPutReplaces(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	requireNoError(t, s.Put(ctx, "k", []byte("new"), 2*s.lifetime))
+	s.waitForExpiry()
 	wantValue(t, s, "k", "new")
 }
 
-func valueIsCopy(t *testing.T, ctx context.Context, s subject) {
+func testValueIsCopy(t *testing.T, ctx context.Context, s testedStore) {
 	v := []byte("v")
-	must(t, s.Put(ctx, "k", v, s.lifetime))
+	requireNoError(t, s.Put(ctx, "k", v, s.lifetime))
 	v[0] = 'x'
 	got, err := s.Get(ctx, "k")
-	must(t, err)
+	requireNoError(t, err)
 	got[0] = 'y'
 	wantValue(t, s, "k", "v")
 }
 
-func addRefuses(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
+func testAddExisting(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
 	if err := s.Add(ctx, "k", []byte("second"), s.lifetime); !errors.Is(err, store.ErrExists) {
 		t.Errorf("second Add: %v", err)
 	}
 	wantValue(t, s, "k", "first")
 }
 
-func addAfterExpiry(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
-	s.expire()
-	must(t, s.Add(ctx, "k", []byte("second"), s.lifetime))
+func testAddAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
+	s.waitForExpiry()
+	requireNoError(t, s.Add(ctx, "k", []byte("second"), s.lifetime))
 	wantValue(t, s, "k", "second")
 }
 
-func getAfterExpiry(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+func testGetAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	time.Sleep(s.lifetime - s.lifetime/4)
 	wantValue(t, s, "k", "v")
 	time.Sleep(s.lifetime / 2)
@@ -209,22 +209,22 @@ func getAfterExpiry(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func swapReplaces(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
-	must(t, s.Swap(ctx, "k", []byte("old"), []byte("new"), 2*s.lifetime))
-	s.expire()
+func testSwapReplaces(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	requireNoError(t, s.Swap(ctx, "k", []byte("old"), []byte("new"), 2*s.lifetime))
+	s.waitForExpiry()
 	wantValue(t, s, "k", "new")
 }
 
-func swapRefuses(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+func testSwapChanged(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	for _, old := range []string{"", "w", "vv"} {
 		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("Swap for %q: %v", old, err)
 		}
 	}
 	wantValue(t, s, "k", "v")
-	s.expire()
+	s.waitForExpiry()
 	for _, key := range []string{"k", "never"} {
 		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("Swap of nothing: %v", err)
@@ -232,10 +232,10 @@ func swapRefuses(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func takeOnce(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+func testTakeOnce(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	v, err := s.Take(ctx, "k")
-	must(t, err)
+	requireNoError(t, err)
 	if string(v) != "v" {
 		t.Errorf("Take: %q", v)
 	}
@@ -244,19 +244,19 @@ func takeOnce(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func takeAfterExpiry(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
-	s.expire()
+func testTakeAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	s.waitForExpiry()
 	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Take after expiry: %v", err)
 	}
 }
 
-// takenThenPut takes a key that was stored again. A store's memory of the first Take, for repeating
+// testPutAfterTake takes a key that was stored again. A store's memory of the first Take, for repeating
 // its response, must not interfere.
-func takenThenPut(t *testing.T, ctx context.Context, s subject) {
+func testPutAfterTake(t *testing.T, ctx context.Context, s testedStore) {
 	for _, value := range []string{"first", "second", "third"} {
-		must(t, s.Add(ctx, "k", []byte(value), s.lifetime))
+		requireNoError(t, s.Add(ctx, "k", []byte(value), s.lifetime))
 		v, err := s.Take(ctx, "k")
 		if err != nil || string(v) != value {
 			t.Errorf("Take: %q, %v; want %q", v, err, value)
@@ -266,12 +266,12 @@ func takenThenPut(t *testing.T, ctx context.Context, s subject) {
 	if err := s.Swap(ctx, "k", []byte("third"), []byte("fourth"), s.lifetime); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("Swap of what was taken: %v", err)
 	}
-	must(t, s.Append(ctx, "k", []byte("new"), 3, s.lifetime))
+	requireNoError(t, s.Append(ctx, "k", []byte("new"), 3, s.lifetime))
 	wantValue(t, s, "k", "new")
 }
 
-// anyBytes stores values that scripts, protocols or text columns may not support, and keys with pattern characters.
-func anyBytes(t *testing.T, ctx context.Context, s subject) {
+// testArbitraryBytes stores values that scripts, protocols or text columns may not support, and keys with pattern characters.
+func testArbitraryBytes(t *testing.T, ctx context.Context, s testedStore) {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -280,9 +280,9 @@ func anyBytes(t *testing.T, ctx context.Context, s subject) {
 		"empty": "", "zero": "\x00", "all": string(all), "number": "1e3", "true": "true", "lines": "a\r\nb\n",
 		"kind:{tag}": "v", "kind:*?[a-z]": "v", "kind:per%cent_": "v",
 	} {
-		must(t, s.Add(ctx, key, []byte(value), s.lifetime))
+		requireNoError(t, s.Add(ctx, key, []byte(value), s.lifetime))
 		wantValue(t, s, key, value)
-		must(t, s.Swap(ctx, key, []byte(value), []byte(value+"+"), s.lifetime))
+		requireNoError(t, s.Swap(ctx, key, []byte(value), []byte(value+"+"), s.lifetime))
 		v, err := s.Take(ctx, key)
 		if err != nil || string(v) != value+"+" {
 			t.Errorf("Take(%q) = %q, %v; want %q", key, v, err, value+"+")
@@ -290,27 +290,27 @@ func anyBytes(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func deleteRemoves(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
-	must(t, s.Delete(ctx, "k"))
+func testDeleteRemoves(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	requireNoError(t, s.Delete(ctx, "k"))
 	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get after Delete: %v", err)
 	}
-	must(t, s.Delete(ctx, "k"))
+	requireNoError(t, s.Delete(ctx, "k"))
 }
 
-func listByPrefix(t *testing.T, ctx context.Context, s subject) {
+func testListByPrefix(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"session:b", "session:a", "sessions", "code:a"} {
-		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 	}
 	wantKeys(t, s, "session:", "session:a", "session:b")
 	wantKeys(t, s, "nothing:")
 }
 
-// listLiterally lists by prefixes with pattern characters of Redis or SQL.
-func listLiterally(t *testing.T, ctx context.Context, s subject) {
+// testListLiteralPrefix lists by prefixes with pattern characters of Redis or SQL.
+func testListLiteralPrefix(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"a*b", "a_b", "a[b", "aXb", `a\b`} {
-		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 	}
 	for _, prefix := range []string{"a*", "a_", "a[", `a\`} {
 		wantKeys(t, s, prefix, prefix+"b")
@@ -318,81 +318,81 @@ func listLiterally(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "A")
 }
 
-func listAfterExpiry(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "session:short", []byte("v"), s.lifetime))
-	must(t, s.Put(ctx, "session:long", []byte("v"), 3*s.lifetime))
+func testListAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "session:short", []byte("v"), s.lifetime))
+	requireNoError(t, s.Put(ctx, "session:long", []byte("v"), 3*s.lifetime))
 	time.Sleep(2 * s.lifetime)
 	wantKeys(t, s, "session:", "session:long")
 }
 
-func fullRefuses(t *testing.T, ctx context.Context, s subject) {
-	fill(t, s)
+func testFullStoreRejects(t *testing.T, ctx context.Context, s testedStore) {
+	fillStore(t, s)
 	if err := s.Put(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
 		t.Errorf("Put into a full store: %v", err)
 	}
 	if err := s.Add(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
 		t.Errorf("Add to a full store: %v", err)
 	}
-	must(t, s.Put(ctx, "0", []byte("again"), s.lifetime))
+	requireNoError(t, s.Put(ctx, "0", []byte("again"), s.lifetime))
 	wantValue(t, s, "7", "v")
 }
 
-// fullTakesEndings stores revocations in a full store, and nothing else, until their reserve is used up.
-func fullTakesEndings(t *testing.T, ctx context.Context, s subject) {
-	fill(t, s)
-	for _, key := range []string{EndingKind + ":1", EndingKind + ":2"} {
-		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+// testFullStoreReserve stores revocations in a full store, and nothing else, until their reserve is used up.
+func testFullStoreReserve(t *testing.T, ctx context.Context, s testedStore) {
+	fillStore(t, s)
+	for _, key := range []string{ReservedKind + ":1", ReservedKind + ":2"} {
+		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 		wantValue(t, s, key, "v")
 	}
-	must(t, s.Append(ctx, EndingKind+":2", []byte("w"), 9, s.lifetime))
-	refused := []*store.Call{
-		{Op: store.Add, Key: "code:1", TTL: s.lifetime}, {Op: store.Add, Key: EndingKind + ":3", TTL: s.lifetime},
+	requireNoError(t, s.Append(ctx, ReservedKind+":2", []byte("w"), 9, s.lifetime))
+	rejected := []*store.Call{
+		{Op: store.Add, Key: "code:1", TTL: s.lifetime}, {Op: store.Add, Key: ReservedKind + ":3", TTL: s.lifetime},
 	}
-	if err := s.Do(ctx, refused...); !errors.Is(err, store.ErrFull) {
+	if err := s.Do(ctx, rejected...); !errors.Is(err, store.ErrFull) {
 		t.Errorf("a step that also stores a code: %v", err)
 	}
-	wantKeys(t, s, EndingKind, EndingKind+":1", EndingKind+":2")
+	wantKeys(t, s, ReservedKind, ReservedKind+":1", ReservedKind+":2")
 	if store.IsShared(s.Store) {
 		return // a shared store accepts any number
 	}
 	var err error
 	for i := 0; i < 100 && err == nil; i++ {
-		err = s.Add(ctx, fmt.Sprint(EndingKind, ":more", i), nil, s.lifetime)
+		err = s.Add(ctx, fmt.Sprint(ReservedKind, ":more", i), nil, s.lifetime)
 	}
 	if !errors.Is(err, store.ErrFull) {
 		t.Errorf("after a hundred revocations: %v", err)
 	}
 }
 
-func fullMakesRoom(t *testing.T, ctx context.Context, s subject) {
-	fill(t, s)
-	s.expire()
-	must(t, s.Put(ctx, "more", []byte("v"), s.lifetime))
+func testExpiryFreesSpace(t *testing.T, ctx context.Context, s testedStore) {
+	fillStore(t, s)
+	s.waitForExpiry()
+	requireNoError(t, s.Put(ctx, "more", []byte("v"), s.lifetime))
 	wantValue(t, s, "more", "v")
 }
 
-func takersRace(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
-	if won := race(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
+func testTakeRace(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
+	if won := countConcurrentSuccesses(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
 		t.Errorf("%d takers got the value", won)
 	}
 }
 
-func addersRace(t *testing.T, ctx context.Context, s subject) {
-	if won := race(func() error { return s.Add(ctx, "k", []byte("v"), s.lifetime) }); won != 1 {
+func testAddRace(t *testing.T, ctx context.Context, s testedStore) {
+	if won := countConcurrentSuccesses(func() error { return s.Add(ctx, "k", []byte("v"), s.lifetime) }); won != 1 {
 		t.Errorf("%d adders succeeded", won)
 	}
 }
 
-func swappersRace(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
-	if won := race(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), s.lifetime) }); won != 1 {
+func testSwapRace(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
+	if won := countConcurrentSuccesses(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), s.lifetime) }); won != 1 {
 		t.Errorf("%d swappers succeeded", won)
 	}
 }
 
-// manyKeys writes and removes keys repeatedly, and checks that the limit still counts each key once.
-func manyKeys(t *testing.T, ctx context.Context, s subject) {
+// testManyKeys writes and removes keys repeatedly, and checks that the limit still counts each key once.
+func testManyKeys(t *testing.T, ctx context.Context, s testedStore) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -406,35 +406,35 @@ func manyKeys(t *testing.T, ctx context.Context, s subject) {
 		})
 	}
 	all.Wait()
-	fill(t, s)
+	fillStore(t, s)
 }
 
 // stepTests are the tests of Append and of steps with several calls.
 var stepTests = []storeTest{
-	{"append to what is there", appendGrows, false},
-	{"append refuses what is too long", appendRefuses, false},
-	{"append does not shorten a lifetime", appendKeepsLifetime, false},
-	{"append after expiry starts anew", appendAfterExpiry, false},
-	{"no item of many appenders is lost", appendersRace, false},
-	{"a step does all its calls", stepDoesAll, false},
-	{"a step that fails changes nothing", failedStep, false},
-	{"a step is too much for a full store", stepFull, true},
-	{"a step makes room for itself", stepMakesRoom, true},
-	{"one of many steps wins", stepsRace, false},
-	{"a step of nothing", emptyStep, false},
-	{"a step finds an empty value", stepFindsEmpty, false},
+	{"append to what is there", testAppendExtends, false},
+	{"append refuses what is too long", testAppendTooLong, false},
+	{"append does not shorten a lifetime", testAppendLifetime, false},
+	{"append after expiry starts anew", testAppendAfterExpiry, false},
+	{"no item of many appenders is lost", testAppendRace, false},
+	{"a step does all its calls", testStepExecutesAll, false},
+	{"a step that fails changes nothing", testFailedStep, false},
+	{"a step is too much for a full store", testStepInFullStore, true},
+	{"a step makes room for itself", testStepFreesSpace, true},
+	{"one of many steps wins", testStepRace, false},
+	{"a step of nothing", testEmptyStep, false},
+	{"a step finds an empty value", testStepEmptyValue, false},
 }
 
-func appendGrows(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
+func testAppendExtends(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
 	time.Sleep(s.lifetime / 2)
-	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	requireNoError(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
 	time.Sleep(s.lifetime * 3 / 4) // the lifetime starts with the latest item
 	wantValue(t, s, "k", "abcd")
 }
 
-func appendRefuses(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("abc"), s.lifetime))
+func testAppendTooLong(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("abc"), s.lifetime))
 	if err := s.Append(ctx, "k", []byte("de"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
 		t.Errorf("Append to five of four bytes: %v", err)
 	}
@@ -445,22 +445,22 @@ func appendRefuses(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "new")
 }
 
-func appendKeepsLifetime(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "k", []byte("ab"), 3*s.lifetime))
-	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
-	s.expire()
+func testAppendLifetime(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "k", []byte("ab"), 3*s.lifetime))
+	requireNoError(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	s.waitForExpiry()
 	wantValue(t, s, "k", "abcd")
 }
 
-func appendAfterExpiry(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Append(ctx, "k", []byte("old"), 9, s.lifetime))
-	s.expire()
-	must(t, s.Append(ctx, "k", []byte("new"), 9, s.lifetime))
+func testAppendAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Append(ctx, "k", []byte("old"), 9, s.lifetime))
+	s.waitForExpiry()
+	requireNoError(t, s.Append(ctx, "k", []byte("new"), 9, s.lifetime))
 	wantValue(t, s, "k", "new")
 }
 
-func appendersRace(t *testing.T, ctx context.Context, s subject) {
-	if won := race(func() error { return s.Append(ctx, "k", []byte("ab"), 100, s.lifetime) }); won != 50 {
+func testAppendRace(t *testing.T, ctx context.Context, s testedStore) {
+	if won := countConcurrentSuccesses(func() error { return s.Append(ctx, "k", []byte("ab"), 100, s.lifetime) }); won != 50 {
 		t.Errorf("%d items of 2 bytes in 100", won)
 	}
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
@@ -468,13 +468,13 @@ func appendersRace(t *testing.T, ctx context.Context, s subject) {
 
 // The keys of a step end in the same identifier, like those of a grant: a distributed store uses it
 // to place them on one server.
-func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
+func testStepExecutesAll(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
-		must(t, s.Put(ctx, key, []byte("old"), s.lifetime))
+		requireNoError(t, s.Put(ctx, key, []byte("old"), s.lifetime))
 	}
-	get, none, take := &store.Call{Op: store.Get, Key: "read:1"}, &store.Call{Op: store.Get, Key: "nothing:1"}, &store.Call{Op: store.Take, Key: "taken:1"}
-	must(t, s.Do(
-		ctx, get, none, take,
+	get, missing, take := &store.Call{Op: store.Get, Key: "read:1"}, &store.Call{Op: store.Get, Key: "nothing:1"}, &store.Call{Op: store.Take, Key: "taken:1"}
+	requireNoError(t, s.Do(
+		ctx, get, missing, take,
 		&store.Call{Op: store.Put, Key: "put:1", Value: []byte("new"), TTL: s.lifetime},
 		&store.Call{Op: store.Add, Key: "added:1", Value: []byte("new"), TTL: s.lifetime},
 		&store.Call{Op: store.Swap, Key: "swapped:1", Old: []byte("old"), Value: []byte("new"), TTL: s.lifetime},
@@ -482,8 +482,8 @@ func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
 		&store.Call{Op: store.Delete, Key: "deleted:1"},
 		&store.Call{Op: store.Delete, Key: "never there:1"},
 	))
-	if string(get.Value) != "old" || none.Value != nil || string(take.Value) != "old" {
-		t.Errorf("found %q, %q and %q", get.Value, none.Value, take.Value)
+	if string(get.Value) != "old" || missing.Value != nil || string(take.Value) != "old" {
+		t.Errorf("found %q, %q and %q", get.Value, missing.Value, take.Value)
 	}
 	for key, want := range map[string]string{"read:1": "old", "put:1": "new", "added:1": "new", "swapped:1": "new", "grown:1": "older"} {
 		wantValue(t, s, key, want)
@@ -493,8 +493,8 @@ func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
 }
 
 // Whichever call of a step fails, the other calls have no effect, and the error names the reason.
-func failedStep(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
+func testFailedStep(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
 	for _, tt := range []struct {
 		call *store.Call
 		want error
@@ -511,7 +511,7 @@ func failedStep(t *testing.T, ctx context.Context, s subject) {
 				{Op: store.Append, Key: "grown:1", Value: []byte("new"), Max: 9, TTL: s.lifetime},
 				{Op: store.Delete, Key: "kept:1"},
 			}
-			must(t, s.Put(ctx, "kept:1", nil, s.lifetime))
+			requireNoError(t, s.Put(ctx, "kept:1", nil, s.lifetime))
 			at := 0
 			if last {
 				at = len(calls)
@@ -530,9 +530,9 @@ func failedStep(t *testing.T, ctx context.Context, s subject) {
 }
 
 // Deletions in a step make room for its additions, in any order.
-func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
+func testStepFreesSpace(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
-		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 	}
 	step := func(key string) error {
 		return s.Do(
@@ -540,7 +540,7 @@ func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
 			&store.Call{Op: store.Delete, Key: key},
 		)
 	}
-	must(t, step("1"))
+	requireNoError(t, step("1"))
 	if err := step("never there"); !errors.Is(err, store.ErrFull) {
 		t.Errorf("a step that deletes nothing: %v", err)
 	}
@@ -548,9 +548,9 @@ func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "1")
 }
 
-func stepFull(t *testing.T, ctx context.Context, s subject) {
+func testStepInFullStore(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7"} {
-		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 	}
 	step := func() error {
 		return s.Do(
@@ -564,15 +564,15 @@ func stepFull(t *testing.T, ctx context.Context, s subject) {
 	}
 	wantValue(t, s, "1", "v")
 	wantKeys(t, s, "8")
-	s.expire()
-	must(t, step())
+	s.waitForExpiry()
+	requireNoError(t, step())
 	wantKeys(t, s, "", "1", "8", "9")
 }
 
-// stepsRace executes concurrent steps that take one entry and store two others, as in redeeming a code.
-func stepsRace(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
-	won := race(func() error {
+// testStepRace executes concurrent steps that take one entry and store two others, as in redeeming a code.
+func testStepRace(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
+	won := countConcurrentSuccesses(func() error {
 		return s.Do(
 			ctx, &store.Call{Op: store.Put, Key: "grant:1", Value: []byte("v"), TTL: s.lifetime},
 			&store.Call{Op: store.Append, Key: "grants:1", Value: []byte("v"), Max: 99, TTL: s.lifetime},
@@ -585,15 +585,15 @@ func stepsRace(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "grants:1", "v")
 }
 
-func emptyStep(t *testing.T, ctx context.Context, s subject) { must(t, s.Do(ctx)) }
+func testEmptyStep(t *testing.T, ctx context.Context, s testedStore) { requireNoError(t, s.Do(ctx)) }
 
-// stepFindsEmpty distinguishes an empty value from an absent one.
-func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "put:1", nil, s.lifetime))
-	must(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))
+// testStepEmptyValue distinguishes an empty value from an absent one.
+func testStepEmptyValue(t *testing.T, ctx context.Context, s testedStore) {
+	requireNoError(t, s.Put(ctx, "put:1", nil, s.lifetime))
+	requireNoError(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))
 	for _, key := range []string{"put:1", "appended:1"} {
 		c := &store.Call{Op: store.Get, Key: key}
-		must(t, s.Do(ctx, c))
+		requireNoError(t, s.Do(ctx, c))
 		if c.Value == nil || len(c.Value) > 0 {
 			t.Errorf("%s: found %#v", key, c.Value)
 		}
@@ -602,28 +602,28 @@ func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
 
 // entriesTests are the tests of [store.Exporter], which is optional.
 var entriesTests = []storeTest{
-	{"entries are all there are", allEntries, false},
-	{"entries end with an error", entriesError, false},
+	{"entries are all there are", testAllEntries, false},
+	{"entries end with an error", testEntriesError, false},
 }
 
-func allEntries(t *testing.T, ctx context.Context, s subject) {
-	exporter := exporterOf(t, s)
-	must(t, s.Put(ctx, "code:short", []byte("v"), s.lifetime))
-	must(t, s.Put(ctx, "code:taken", []byte("v"), 3*s.lifetime))
-	must(t, s.Put(ctx, "session:long", []byte("\x00long"), 3*s.lifetime))
-	must(t, s.Append(ctx, "grants:empty", nil, 0, 4*s.lifetime))
-	s.expire()
+func testAllEntries(t *testing.T, ctx context.Context, s testedStore) {
+	exporter := requireExporter(t, s)
+	requireNoError(t, s.Put(ctx, "code:short", []byte("v"), s.lifetime))
+	requireNoError(t, s.Put(ctx, "code:taken", []byte("v"), 3*s.lifetime))
+	requireNoError(t, s.Put(ctx, "session:long", []byte("\x00long"), 3*s.lifetime))
+	requireNoError(t, s.Append(ctx, "grants:empty", nil, 0, 4*s.lifetime))
+	s.waitForExpiry()
 	_, err := s.Take(ctx, "code:taken")
-	must(t, err)
+	requireNoError(t, err)
 	got := map[string]string{}
-	must(t, exporter.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+	requireNoError(t, exporter.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
 		got[key] = string(value)
-		most := 3 * s.lifetime
+		maxTTL := 3 * s.lifetime
 		if key == "session:long" {
-			most = 2 * s.lifetime
+			maxTTL = 2 * s.lifetime
 		}
-		if ttl > most || ttl < most-s.lifetime {
-			t.Errorf("%s has %v left, of %v", key, ttl, most)
+		if ttl > maxTTL || ttl < maxTTL-s.lifetime {
+			t.Errorf("%s has %v left, of %v", key, ttl, maxTTL)
 		}
 		return nil
 	}))
@@ -632,10 +632,10 @@ func allEntries(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func entriesError(t *testing.T, ctx context.Context, s subject) {
-	exporter := exporterOf(t, s)
-	must(t, s.Put(ctx, "a", nil, s.lifetime))
-	must(t, s.Put(ctx, "b", nil, s.lifetime))
+func testEntriesError(t *testing.T, ctx context.Context, s testedStore) {
+	exporter := requireExporter(t, s)
+	requireNoError(t, s.Put(ctx, "a", nil, s.lifetime))
+	requireNoError(t, s.Put(ctx, "b", nil, s.lifetime))
 	seen, stop := 0, errors.New("stop")
 	err := exporter.Entries(ctx, func(string, []byte, time.Duration) error { seen++; return stop })
 	if !errors.Is(err, stop) || seen != 1 {
@@ -649,7 +649,7 @@ func entriesError(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-func exporterOf(t *testing.T, s subject) store.Exporter {
+func requireExporter(t *testing.T, s testedStore) store.Exporter {
 	exporter, ok := s.Store.(store.Exporter)
 	if !ok {
 		t.Skip("not a store.Exporter")

@@ -40,25 +40,25 @@ type Options struct {
 
 // Counts are numbers of entries. Entries that the source reports twice count twice.
 type Counts struct {
-	Read    int // entries read from the source
-	Copied  int // entries copied to the target
-	Kept    int // entries of the target that differ from the source
-	Removed int // leftovers of an interrupted copy that the source no longer has
-	Proved  int // compared after copying
+	Read      int // entries read from the source
+	Copied    int // entries copied to the target
+	Conflicts int // entries of the target that differ from the source
+	Removed   int // leftovers of an interrupted copy that the source no longer has
+	Compared  int // compared after copying
 }
 
 // Errors of [Run], in addition to errors of the stores.
 var (
-	ErrNotEmpty = errors.New("the target is not empty")
-	ErrOther    = errors.New("the target has an interrupted copy of another store")
-	ErrSame     = errors.New("source and target are the same store")
-	ErrChanged  = errors.New("a store has changed meanwhile")
+	ErrNotEmpty         = errors.New("the target is not empty")
+	ErrOtherSource      = errors.New("the target has an interrupted copy of another store")
+	ErrSameStore        = errors.New("source and target are the same store")
+	ErrConcurrentChange = errors.New("a store has changed meanwhile")
 )
 
 // Run copies all entries. Another Run with the same options completes an interrupted copy: it copies all entries
 // again, because the source may have changed since. The target must not have been used.
-func Run(ctx context.Context, from, to store.Copyable, o Options) (Counts, error) {
-	c := &copying{from: from, to: to, Options: o}
+func Run(ctx context.Context, from, to store.CopyableStore, o Options) (Counts, error) {
+	c := &copier{from: from, to: to, Options: o}
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
 	if c.Progress == nil {
 		c.Progress = func(Counts) {}
@@ -66,102 +66,102 @@ func Run(ctx context.Context, from, to store.Copyable, o Options) (Counts, error
 	return c.counts, c.run(ctx)
 }
 
-type copying struct {
-	from, to store.Copyable
+type copier struct {
+	from, to store.CopyableStore
 	counts   Counts
 	Options
 }
 
-func (c *copying) run(ctx context.Context) error {
-	if err := c.checkUnused(ctx); err != nil {
+func (c *copier) run(ctx context.Context) error {
+	if err := c.checkNotRunning(ctx); err != nil {
 		return err
 	}
-	resumed, err := c.begin(ctx)
+	resumed, err := c.markTarget(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.copy(ctx); err != nil {
+	if err := c.copyEntries(ctx); err != nil {
 		return fmt.Errorf("copying: %w", err)
 	}
 	if resumed && !c.Merge {
-		if err := c.remove(ctx); err != nil {
+		if err := c.removeExtra(ctx); err != nil {
 			return fmt.Errorf("removing what an interrupted copy left: %w", err)
 		}
 	}
-	if err := c.prove(ctx); err != nil {
+	if err := c.compare(ctx); err != nil {
 		return fmt.Errorf("comparing: %w", err)
 	}
-	return c.to.Delete(ctx, copyguard.Incomplete)
+	return c.to.Delete(ctx, copyguard.IncompleteKey)
 }
 
-// checkUnused checks that no gateway uses either store.
-func (c *copying) checkUnused(ctx context.Context) error {
+// checkNotRunning checks that no gateway uses either store.
+func (c *copier) checkNotRunning(ctx context.Context) error {
 	if c.Force {
 		return nil
 	}
-	if err := copyguard.CheckRunning(ctx, c.from); err != nil {
+	if err := copyguard.CheckNotRunning(ctx, c.from); err != nil {
 		return fmt.Errorf("the source: %w", err)
 	}
-	if err := copyguard.CheckRunning(ctx, c.to); err != nil {
+	if err := copyguard.CheckNotRunning(ctx, c.to); err != nil {
 		return fmt.Errorf("the target: %w", err)
 	}
 	return nil
 }
 
-func (c *copying) copy(ctx context.Context) error {
+func (c *copier) copyEntries(ctx context.Context) error {
 	return eachBatch(ctx, c.from, c.Batch, func(b batch) error {
-		copied, kept, err := c.put(ctx, b)
+		copied, conflicts, err := c.storeBatch(ctx, b)
 		c.counts.Read += len(b)
 		c.counts.Copied += copied
-		c.counts.Kept += kept
+		c.counts.Conflicts += conflicts
 		c.Progress(c.counts)
 		return err
 	})
 }
 
-// put stores entries in the target. For a merge, it adds missing entries and joins lists. After an error with unknown
+// storeBatch stores entries in the target. For a merge, it adds missing entries and joins lists. After an error with unknown
 // effect, it reads the target again.
-func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error) {
+func (c *copier) storeBatch(ctx context.Context, b batch) (copied, conflicts int, err error) {
 	if !c.Merge {
-		_, err = b.do(ctx, c.to, store.Put)
+		_, err = b.execute(ctx, c.to, store.Put)
 		return len(b), 0, err
 	}
-	for range attempts {
-		var there []*store.Call
-		if there, err = b.find(ctx, c.to); err != nil {
+	for range maxAttempts {
+		var existing []*store.Call
+		if existing, err = b.get(ctx, c.to); err != nil {
 			return 0, 0, err
 		}
 		var missing, joined batch
-		if missing, joined, kept, err = b.merge(there); err == nil {
-			_, err = missing.do(ctx, c.to, store.Add)
+		if missing, joined, conflicts, err = b.merge(existing); err == nil {
+			_, err = missing.execute(ctx, c.to, store.Add)
 		}
 		if err == nil {
-			_, err = joined.do(ctx, c.to, store.Swap)
+			_, err = joined.execute(ctx, c.to, store.Swap)
 		}
 		if !store.IsConflict(err) {
-			return len(missing) + len(joined), kept, err
+			return len(missing) + len(joined), conflicts, err
 		}
 	}
-	return 0, kept, err
+	return 0, conflicts, err
 }
 
-// maxRemoved is the maximum number of keys in memory for removal.
-const maxRemoved = 10_000
+// maxRemovalKeys is the maximum number of keys in memory for removal.
+const maxRemovalKeys = 10_000
 
-var errEnough = errors.New("enough for now")
+var errRemovalLimit = errors.New("enough for now")
 
-// remove deletes the entries of the target that the source lacks.
-func (c *copying) remove(ctx context.Context) error {
+// removeExtra deletes the entries of the target that the source lacks.
+func (c *copier) removeExtra(ctx context.Context) error {
 	for {
-		extra, err := c.extra(ctx)
-		if err != nil && !errors.Is(err, errEnough) {
+		extra, err := c.findExtra(ctx)
+		if err != nil && !errors.Is(err, errRemovalLimit) {
 			return err
 		}
-		for some := range slices.Chunk(extra, DefaultBatch) {
-			if _, err := some.do(ctx, c.to, store.Delete); err != nil {
+		for chunk := range slices.Chunk(extra, DefaultBatch) {
+			if _, err := chunk.execute(ctx, c.to, store.Delete); err != nil {
 				return err
 			}
-			c.counts.Removed += len(some)
+			c.counts.Removed += len(chunk)
 		}
 		if err == nil {
 			return nil
@@ -169,57 +169,57 @@ func (c *copying) remove(ctx context.Context) error {
 	}
 }
 
-// extra returns the entries that only the target has, or some of them and errEnough. It ignores the issuer mark,
+// findExtra returns the entries that only the target has, or some of them and errRemovalLimit. It ignores the issuer mark,
 // which a gateway sets at its start.
-func (c *copying) extra(ctx context.Context) (found batch, err error) {
+func (c *copier) findExtra(ctx context.Context) (found batch, err error) {
 	err = eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
-		there, err := b.find(ctx, c.from)
+		sourceValues, err := b.get(ctx, c.from)
 		if err != nil {
 			return err
 		}
 		for i, e := range b {
-			if there[i].Value == nil && !e.isEnding() && e.key != store.IssuerKey {
+			if sourceValues[i].Value == nil && !e.isExpiring() && e.key != store.IssuerKey {
 				found = append(found, entry{key: e.key})
 			}
 		}
-		if len(found) > maxRemoved {
-			return errEnough
+		if len(found) > maxRemovalKeys {
+			return errRemovalLimit
 		}
 		return nil
 	})
 	return found, err
 }
 
-// prove checks that the target has all entries of the source and, unless merged, no others.
-func (c *copying) prove(ctx context.Context) error {
-	lost := 0
+// compare checks that the target has all entries of the source and, unless merged, no others.
+func (c *copier) compare(ctx context.Context) error {
+	mismatches := 0
 	err := eachBatch(ctx, c.from, DefaultBatch, func(b batch) error {
-		there, err := b.find(ctx, c.to)
+		targetValues, err := b.get(ctx, c.to)
 		if err != nil {
 			return err
 		}
 		for i, e := range b {
-			found := there[i].Value
-			if lacks := found == nil && !e.isEnding(); lacks || found != nil && !c.Merge && string(found) != string(e.value) {
-				lost++
+			found := targetValues[i].Value
+			if isMissing := found == nil && !e.isExpiring(); isMissing || found != nil && !c.Merge && string(found) != string(e.value) {
+				mismatches++
 			}
 		}
-		c.counts.Proved += len(b)
+		c.counts.Compared += len(b)
 		c.Progress(c.counts)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if lost > 0 {
-		return fmt.Errorf("%w: %d entries of the source are not in the target, or have other values", ErrChanged, lost)
+	if mismatches > 0 {
+		return fmt.Errorf("%w: %d entries of the source are not in the target, or have other values", ErrConcurrentChange, mismatches)
 	}
 	if c.Merge {
 		return nil
 	}
-	extra, err := c.extra(ctx)
+	extra, err := c.findExtra(ctx)
 	if len(extra) > 0 {
-		return fmt.Errorf("%w: the target has %d entries or more that the source has not", ErrChanged, len(extra))
+		return fmt.Errorf("%w: the target has %d entries or more that the source has not", ErrConcurrentChange, len(extra))
 	}
 	return err
 }
@@ -232,74 +232,74 @@ const (
 	// entrySize limits the size of a batch: in bytes of values, per entry. The last value may exceed the limit.
 	entrySize = 1280
 
-	// ending is the remaining lifetime below which an entry may be missing when it is checked.
-	ending = 10 * time.Second
+	// expiryMargin is the remaining lifetime below which an entry may be missing when it is checked.
+	expiryMargin = 10 * time.Second
 )
 
 type entry struct {
-	key   string
-	value []byte
-	ends  time.Time
-	old   []byte // value to replace in a [store.Swap]
+	key      string
+	value    []byte
+	expires  time.Time
+	replaced []byte // value to replace in a [store.Swap]
 }
 
-func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
+func (e entry) isExpiring() bool { return time.Until(e.expires) < expiryMargin }
 
 // A batch contains each key once.
 type batch []entry
 
 // eachBatch passes the entries in batches of up to most, without the marks of copyguard.
-func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch) error) error {
+func eachBatch(ctx context.Context, s store.CopyableStore, limit int, process func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
 	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
-		if copyguard.Is(key) || ttl <= 0 {
+		if copyguard.IsMarker(key) || ttl <= 0 {
 			return nil
 		}
-		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // the value may be the store's own memory
-		if i, again := at[key]; again {
+		e := entry{key: key, value: bytes.Clone(value), expires: time.Now().Add(ttl)} // the value may be the store's own memory
+		if i, seen := at[key]; seen {
 			b[i] = e
 			return nil
 		}
 		at[key], b = len(b), append(b, e)
-		if size += len(value); len(b) < most && size < most*entrySize {
+		if size += len(value); len(b) < limit && size < limit*entrySize {
 			return nil
 		}
-		full := b
+		complete := b
 		b, size = nil, 0
 		clear(at)
-		return pass(full)
+		return process(complete)
 	})
 	if err != nil || len(b) == 0 {
 		return err
 	}
-	return pass(b)
+	return process(b)
 }
 
-// find returns the values of the entries' keys in a store, in their order.
-func (b batch) find(ctx context.Context, s store.Store) ([]*store.Call, error) {
-	return b.do(ctx, s, store.Get)
+// get returns the values of the entries' keys in a store, in their order.
+func (b batch) get(ctx context.Context, s store.Store) ([]*store.Call, error) {
+	return b.execute(ctx, s, store.Get)
 }
 
 const (
-	attempts = 5 // attempts at a step while the store does not respond
-	pause    = time.Second
+	maxAttempts = 5 // attempts at a step while the store does not respond
+	retryPause  = time.Second
 )
 
-// do executes a call for each entry in one step. It retries after a pause if the store does not respond.
-func (b batch) do(ctx context.Context, s store.Store, op store.Op) (calls []*store.Call, err error) {
+// execute executes a call for each entry in one step. It retries after a pause if the store does not respond.
+func (b batch) execute(ctx context.Context, s store.Store, op store.Op) (calls []*store.Call, err error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	for try := range attempts {
+	for try := range maxAttempts {
 		if try > 0 {
-			if err := wait(ctx); err != nil {
+			if err := waitBeforeRetry(ctx); err != nil {
 				return nil, err
 			}
 		}
 		calls = make([]*store.Call, len(b))
 		for i, e := range b {
-			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.old, Value: e.value, TTL: max(time.Until(e.ends), time.Millisecond)}
+			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.replaced, Value: e.value, TTL: max(time.Until(e.expires), time.Millisecond)}
 		}
 		if err = s.Do(ctx, calls...); !errors.Is(err, store.ErrUnavailable) {
 			break
@@ -308,77 +308,77 @@ func (b batch) do(ctx context.Context, s store.Store, op store.Op) (calls []*sto
 	return calls, err
 }
 
-func wait(ctx context.Context) error {
+func waitBeforeRetry(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(pause):
+	case <-time.After(retryPause):
 		return nil
 	}
 }
 
-// joins are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores: otherwise,
+// listJoiners are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores: otherwise,
 // revoking a person's access would miss those listed only in the source.
-var joins = map[string]func(there, more []byte) ([]byte, error){
-	"sessions": joinItems, "upstream-sessions": joinItems, "families": joinItems, "consents": joinItems, "apps": joinApps,
+var listJoiners = map[string]func(there, more []byte) ([]byte, error){
+	"sessions": joinRecentLists, "upstream-sessions": joinRecentLists, "families": joinRecentLists, "consents": joinRecentLists, "apps": joinAppLists,
 }
 
-// joinedLifetime is the lifetime of joined lists, longer than those of both originals.
-const joinedLifetime = 400 * 24 * time.Hour
+// joinedListTTL is the lifetime of joined lists, longer than those of both originals.
+const joinedListTTL = 400 * 24 * time.Hour
 
 // merge compares entries with those of the target. It returns missing entries, joined lists, and the number of other
 // entries that differ.
-func (b batch) merge(found []*store.Call) (missing, joined batch, kept int, err error) {
+func (b batch) merge(existing []*store.Call) (missing, joined batch, conflicts int, err error) {
 	for i, e := range b {
-		there, join := found[i].Value, joins[store.KindOf(e.key)]
+		targetValue, join := existing[i].Value, listJoiners[store.KindOf(e.key)]
 		switch {
-		case there == nil:
+		case targetValue == nil:
 			missing = append(missing, e)
-		case bytes.Equal(there, e.value):
+		case bytes.Equal(targetValue, e.value):
 		case join == nil:
-			kept++
+			conflicts++
 		default:
-			value, err := join(there, e.value)
+			value, err := join(targetValue, e.value)
 			if err != nil {
 				return nil, nil, 0, fmt.Errorf("joining %s with that of the target: %w", e.key, err)
 			}
-			if !bytes.Equal(value, there) {
-				joined = append(joined, entry{e.key, value, time.Now().Add(joinedLifetime), there})
+			if !bytes.Equal(value, targetValue) {
+				joined = append(joined, entry{e.key, value, time.Now().Add(joinedListTTL), targetValue})
 			}
 		}
 	}
-	return missing, joined, kept, nil
+	return missing, joined, conflicts, nil
 }
 
-// joinItems joins two [store.RecentList]s. Duplicate items are allowed.
-func joinItems(there, more []byte) ([]byte, error) {
-	if bytes.Contains(there, more) { // already joined
-		return there, nil
+// joinRecentLists joins two [store.RecentList]s. Duplicate items are allowed.
+func joinRecentLists(target, source []byte) ([]byte, error) {
+	if bytes.Contains(target, source) { // already joined
+		return target, nil
 	}
-	return append(bytes.Clone(more), there...), nil
+	return append(bytes.Clone(source), target...), nil
 }
 
-// joinApps adds the clients that a person's list lacks.
-func joinApps(there, more []byte) ([]byte, error) {
+// joinAppLists adds the clients that a person's list lacks.
+func joinAppLists(target, source []byte) ([]byte, error) {
 	type app map[string]json.RawMessage
-	var apps, others []app
-	if err := json.Unmarshal(there, &apps); err != nil {
+	var apps, added []app
+	if err := json.Unmarshal(target, &apps); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(more, &others); err != nil {
+	if err := json.Unmarshal(source, &added); err != nil {
 		return nil, err
 	}
-	known, before := map[string]bool{}, len(apps)
+	seen, previousLen := map[string]bool{}, len(apps)
 	for _, a := range apps {
-		known[string(a["client_id"])] = true
+		seen[string(a["client_id"])] = true
 	}
-	for _, a := range others {
-		if !known[string(a["client_id"])] {
+	for _, a := range added {
+		if !seen[string(a["client_id"])] {
 			apps = append(apps, a)
 		}
 	}
-	if len(apps) == before {
-		return there, nil
+	if len(apps) == previousLen {
+		return target, nil
 	}
 	return json.Marshal(apps)
 }
@@ -390,39 +390,39 @@ const probeKey = copyguard.CopyKind + ":probe"
 const markLifetime = 30 * 24 * time.Hour
 
 // A mark identifies a copy in progress.
-type mark struct {
+type copyMark struct {
 	Source string `json:"source"`
 	Merge  bool   `json:"merge,omitempty"` // into a store with entries
 }
 
-// begin checks and marks the target. resumed reports whether it has an interrupted copy.
-func (c *copying) begin(ctx context.Context) (resumed bool, err error) {
-	if err := c.checkOther(ctx); err != nil {
+// markTarget checks and marks the target. resumed reports whether it has an interrupted copy.
+func (c *copier) markTarget(ctx context.Context) (resumed bool, err error) {
+	if err := c.checkDistinct(ctx); err != nil {
 		return false, err
 	}
-	m, err := c.find(ctx)
+	m, err := c.loadMark(ctx)
 	switch {
 	case err != nil:
 		return false, err
 	case m != nil && m.Merge != c.Merge:
 		return false, fmt.Errorf("%w: a copy was interrupted that was begun the other way, with or without merging", ErrNotEmpty)
 	case m != nil && m.Source != c.Source:
-		return false, ErrOther
+		return false, ErrOtherSource
 	case m == nil && !c.Merge:
 		err = c.checkEmpty(ctx)
 	}
 	if err != nil {
 		return false, err
 	}
-	text, err := json.Marshal(mark{c.Source, c.Merge})
+	text, err := json.Marshal(copyMark{c.Source, c.Merge})
 	if err != nil {
 		return false, err
 	}
-	return m != nil, c.to.Put(ctx, copyguard.Incomplete, text, markLifetime)
+	return m != nil, c.to.Put(ctx, copyguard.IncompleteKey, text, markLifetime)
 }
 
-// checkOther checks that source and target are not the same store.
-func (c *copying) checkOther(ctx context.Context) error {
+// checkDistinct checks that source and target are not the same store.
+func (c *copier) checkDistinct(ctx context.Context) error {
 	probe := []byte(rand.Text())
 	if err := c.to.Put(ctx, probeKey, probe, time.Minute); err != nil {
 		return err
@@ -432,35 +432,35 @@ func (c *copying) checkOther(ctx context.Context) error {
 		err = nil
 	}
 	if err == nil && string(found) == string(probe) {
-		err = ErrSame
+		err = ErrSameStore
 	}
 	return errors.Join(err, c.to.Delete(ctx, probeKey))
 }
 
-// find returns the mark of an interrupted copy, or nil.
-func (c *copying) find(ctx context.Context) (*mark, error) {
-	text, err := c.to.Get(ctx, copyguard.Incomplete)
+// loadMark returns the mark of an interrupted copy, or nil.
+func (c *copier) loadMark(ctx context.Context) (*copyMark, error) {
+	text, err := c.to.Get(ctx, copyguard.IncompleteKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
-	m := new(mark)
+	m := new(copyMark)
 	if err == nil {
 		err = json.Unmarshal(text, m)
 	}
 	return m, err
 }
 
-var errSome = errors.New("there is an entry")
+var errFoundEntry = errors.New("there is an entry")
 
 // checkEmpty checks that the target is empty, except for the issuer mark, which a gateway sets at its start.
-func (c *copying) checkEmpty(ctx context.Context) error {
+func (c *copier) checkEmpty(ctx context.Context) error {
 	err := eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		if len(b) == 1 && b[0].key == store.IssuerKey {
 			return nil
 		}
-		return errSome
+		return errFoundEntry
 	})
-	if errors.Is(err, errSome) {
+	if errors.Is(err, errFoundEntry) {
 		return ErrNotEmpty
 	}
 	return err

@@ -25,19 +25,19 @@ import (
 
 var files = storecopy.Options{Source: "a file"}
 
-// held is the content of a store.
-type held map[string]heldEntry
+// storeContents is the content of a store.
+type storeContents map[string]storeEntry
 
-type heldEntry struct {
+type storeEntry struct {
 	value [32]byte // digest of the value
 	ends  time.Time
 }
 
-func contents(t *testing.T, s store.Copyable) held {
+func readContents(t *testing.T, s store.CopyableStore) storeContents {
 	t.Helper()
-	all := held{}
+	all := storeContents{}
 	err := s.Entries(t.Context(), func(key string, value []byte, ttl time.Duration) error {
-		all[key] = heldEntry{sha256.Sum256(value), time.Now().Add(ttl)}
+		all[key] = storeEntry{sha256.Sum256(value), time.Now().Add(ttl)}
 		return nil
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func contents(t *testing.T, s store.Copyable) held {
 	return all
 }
 
-func (h held) check(t *testing.T, want held) {
+func (h storeContents) check(t *testing.T, want storeContents) {
 	t.Helper()
 	for key, e := range want {
 		got := h[key]
@@ -94,38 +94,38 @@ func fill(t *testing.T, s store.Store, n int) {
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		file, shared, back := newFile(t), storetest.NewShared("revoked").Gateway(), newFile(t)
+		file, shared, back := newFile(t), storetest.NewSharedMemory("revoked").Gateway(), newFile(t)
 		fill(t, file, 1000)
 		put(t, file, "code:empty", "", time.Hour)
 		put(t, file, "code:over", "v", time.Second)
 		time.Sleep(30 * time.Minute)
-		want := contents(t, file)
+		want := readContents(t, file)
 		told := 0
 		o := storecopy.Options{Source: "a", Progress: func(storecopy.Counts) { told++ }}
 		counts, err := storecopy.Run(t.Context(), file, shared, o)
-		if err != nil || counts != (storecopy.Counts{Read: 1001, Copied: 1001, Proved: 1001}) || told < 10 {
+		if err != nil || counts != (storecopy.Counts{Read: 1001, Copied: 1001, Compared: 1001}) || told < 10 {
 			t.Errorf("%+v, told %d times, %v", counts, told, err)
 		}
-		contents(t, shared).check(t, want)
+		readContents(t, shared).check(t, want)
 		if _, err := storecopy.Run(t.Context(), shared, back, files); err != nil {
 			t.Error(err)
 		}
-		contents(t, back).check(t, want)
+		readContents(t, back).check(t, want)
 	})
 }
 
-// cut is a store that fails after some steps.
-type cut struct {
-	store.Copyable
+// interruptedStore is a store that fails after some steps.
+type interruptedStore struct {
+	store.CopyableStore
 	left int
 	err  error
 }
 
-func (c *cut) Do(ctx context.Context, calls ...*store.Call) error {
+func (c *interruptedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	if c.left--; c.left < 0 {
 		return c.err
 	}
-	return c.Copyable.Do(ctx, calls...)
+	return c.CopyableStore.Do(ctx, calls...)
 }
 
 var errCut = errors.New("cut")
@@ -135,12 +135,12 @@ func TestInterruptedCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, steps := range []int{0, 1, 3, 6, 10} {
-			from, to := newFile(t), storetest.NewShared().Gateway()
+			from, to := newFile(t), storetest.NewSharedMemory().Gateway()
 			fill(t, from, 1000)
-			if _, err := storecopy.Run(t.Context(), from, &cut{to, steps, errCut}, files); !errors.Is(err, errCut) {
+			if _, err := storecopy.Run(t.Context(), from, &interruptedStore{to, steps, errCut}, files); !errors.Is(err, errCut) {
 				t.Fatalf("%d steps: %v", steps, err)
 			}
-			if _, err := storecopy.Run(t.Context(), newFile(t), to, storecopy.Options{Source: "another"}); !errors.Is(err, storecopy.ErrOther) {
+			if _, err := storecopy.Run(t.Context(), newFile(t), to, storecopy.Options{Source: "another"}); !errors.Is(err, storecopy.ErrOtherSource) {
 				t.Errorf("%d steps: another source: %v", steps, err)
 			}
 			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a file", Merge: true}); !errors.Is(err, storecopy.ErrNotEmpty) {
@@ -160,7 +160,7 @@ func TestInterruptedCopy(t *testing.T) {
 			if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
 				t.Errorf("%d steps: completing: %v", steps, err)
 			}
-			contents(t, to).check(t, contents(t, from))
+			readContents(t, to).check(t, readContents(t, from))
 		}
 	})
 }
@@ -170,24 +170,24 @@ func TestCopyWhileStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			from, shared := newFile(t), storetest.NewShared()
+			from, shared := newFile(t), storetest.NewSharedMemory()
 			fill(t, from, 1000)
-			to := &forgetful{Gateway: shared.Gateway()}
+			to := &lostResponseStore{Gateway: shared.Gateway()}
 			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Merge: merge}); err != nil {
 				t.Error(err)
 			}
-			contents(t, to).check(t, contents(t, from))
+			readContents(t, to).check(t, readContents(t, from))
 		})
 	}
 }
 
-// forgetful is a store that makes every second step but returns an error.
-type forgetful struct {
+// lostResponseStore is a store that makes every second step but returns an error.
+type lostResponseStore struct {
 	*storetest.Gateway
 	steps int
 }
 
-func (f *forgetful) Do(ctx context.Context, calls ...*store.Call) error {
+func (f *lostResponseStore) Do(ctx context.Context, calls ...*store.Call) error {
 	err := f.Gateway.Do(ctx, calls...)
 	if f.steps++; f.steps%2 == 0 {
 		return store.ErrUnavailable
@@ -199,57 +199,57 @@ func (f *forgetful) Do(ctx context.Context, calls ...*store.Call) error {
 func TestTargetInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		from, to := newFile(t), storetest.NewShared().Gateway()
+		from, to := newFile(t), storetest.NewSharedMemory().Gateway()
 		put(t, from, "refresh:1", "old", time.Hour)
 		put(t, from, "refresh:2", "same", time.Hour)
 		put(t, from, "refresh:3", "missing", time.Hour)
 		put(t, to, "refresh:1", "new", 2*time.Hour)
 		put(t, to, "refresh:2", "same", 2*time.Hour)
 		put(t, to, "refresh:4", "its own", 2*time.Hour)
-		before := contents(t, to)
+		before := readContents(t, to)
 		if _, err := storecopy.Run(t.Context(), from, to, files); !errors.Is(err, storecopy.ErrNotEmpty) {
 			t.Errorf("not empty: %v", err)
 		}
-		contents(t, to).check(t, before)
+		readContents(t, to).check(t, before)
 		merging := storecopy.Options{Source: "a file", Merge: true}
-		if _, err := storecopy.Run(t.Context(), from, &cut{to, 1, errCut}, merging); !errors.Is(err, errCut) {
+		if _, err := storecopy.Run(t.Context(), from, &interruptedStore{to, 1, errCut}, merging); !errors.Is(err, errCut) {
 			t.Error(err)
 		}
 		if _, err := storecopy.Run(t.Context(), from, to, files); !errors.Is(err, storecopy.ErrNotEmpty) {
 			t.Errorf("an interrupted merge completed without merging: %v", err)
 		}
 		counts, err := storecopy.Run(t.Context(), from, to, merging)
-		if err != nil || counts != (storecopy.Counts{Read: 3, Copied: 1, Kept: 1, Proved: 3}) {
+		if err != nil || counts != (storecopy.Counts{Read: 3, Copied: 1, Conflicts: 1, Compared: 3}) {
 			t.Errorf("%+v, %v", counts, err)
 		}
-		before["refresh:3"] = contents(t, from)["refresh:3"]
-		contents(t, to).check(t, before)
+		before["refresh:3"] = readContents(t, from)["refresh:3"]
+		readContents(t, to).check(t, before)
 	})
 }
 
 func TestSameStore(t *testing.T) {
 	t.Parallel()
-	shared := storetest.NewShared()
+	shared := storetest.NewSharedMemory()
 	put(t, shared.Gateway(), "refresh:1", "v", time.Hour)
 	for _, merge := range []bool{false, true} {
 		_, err := storecopy.Run(t.Context(), shared.Gateway(), shared.Gateway(), storecopy.Options{Source: "a", Merge: merge})
-		if !errors.Is(err, storecopy.ErrSame) {
+		if !errors.Is(err, storecopy.ErrSameStore) {
 			t.Errorf("merging %t: %v", merge, err)
 		}
 	}
-	if all := contents(t, shared.Gateway()); len(all) != 1 {
+	if all := readContents(t, shared.Gateway()); len(all) != 1 {
 		t.Errorf("left %v", all)
 	}
 }
 
-// busy is a store that a gateway changes during a copy.
-type busy struct {
-	store.Copyable
+// changingStore is a store that a gateway changes during a copy.
+type changingStore struct {
+	store.CopyableStore
 	change func()
 }
 
-func (b *busy) Do(ctx context.Context, calls ...*store.Call) error {
-	err := b.Copyable.Do(ctx, calls...)
+func (b *changingStore) Do(ctx context.Context, calls ...*store.Call) error {
+	err := b.CopyableStore.Do(ctx, calls...)
 	b.change()
 	return err
 }
@@ -265,14 +265,14 @@ func TestChangedMeanwhile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from, to := newFile(t), storetest.NewShared().Gateway()
+			from, to := newFile(t), storetest.NewSharedMemory().Gateway()
 			fill(t, from, 10)
-			changed := &busy{to, func() {
+			changed := &changingStore{to, func() {
 				if err := change(from, to); err != nil {
 					t.Error(err)
 				}
 			}}
-			if _, err := storecopy.Run(t.Context(), from, changed, files); !errors.Is(err, storecopy.ErrChanged) {
+			if _, err := storecopy.Run(t.Context(), from, changed, files); !errors.Is(err, storecopy.ErrConcurrentChange) {
 				t.Error(err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestChangedMeanwhile(t *testing.T) {
 // A canceled copy ends and can be completed.
 func TestCancelledCopy(t *testing.T) {
 	t.Parallel()
-	from, to := newFile(t), storetest.NewShared().Gateway()
+	from, to := newFile(t), storetest.NewSharedMemory().Gateway()
 	fill(t, from, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := files
@@ -317,15 +317,15 @@ func TestCopyToStartedTarget(t *testing.T) {
 	}
 }
 
-// repeating is a store that reports each entry twice, the second time later.
-type repeating struct {
-	store.Copyable
+// repeatingStore is a store that reports each entry twice, the second time later.
+type repeatingStore struct {
+	store.CopyableStore
 	later int // number of entries reported in between
 }
 
-func (r *repeating) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
+func (r *repeatingStore) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
 	var again []func() error
-	return errors.Join(r.Copyable.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+	return errors.Join(r.CopyableStore.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
 		again = append(again, func() error { return tell(key, value, ttl) })
 		if err := tell(key, value, ttl); err != nil || len(again) <= r.later {
 			return err
@@ -333,10 +333,10 @@ func (r *repeating) Entries(ctx context.Context, tell func(string, []byte, time.
 		first := again[0]
 		again = again[1:]
 		return first()
-	}), errors.Join(each(again)...))
+	}), errors.Join(callEach(again)...))
 }
 
-func each(do []func() error) (errs []error) {
+func callEach(do []func() error) (errs []error) {
 	for _, one := range do {
 		errs = append(errs, one())
 	}
@@ -344,34 +344,34 @@ func each(do []func() error) (errs []error) {
 }
 
 // An entry that the source reports twice, as Redis may, is copied correctly.
-func TestEntryToldTwice(t *testing.T) {
+func TestEntryReportedTwice(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
 		for _, later := range []int{0, 3, 500} {
 			synctest.Test(t, func(t *testing.T) {
-				from, to := newFile(t), storetest.NewShared().Gateway()
+				from, to := newFile(t), storetest.NewSharedMemory().Gateway()
 				fill(t, from, 1000)
 				o := storecopy.Options{Source: "a", Merge: merge}
-				if counts, err := storecopy.Run(t.Context(), &repeating{from, later}, &repeating{to, later}, o); err != nil || counts.Kept > 0 {
+				if counts, err := storecopy.Run(t.Context(), &repeatingStore{from, later}, &repeatingStore{to, later}, o); err != nil || counts.Conflicts > 0 {
 					t.Errorf("merging %t, %d later: %+v, %v", merge, later, counts, err)
 				}
-				contents(t, to).check(t, contents(t, from))
+				readContents(t, to).check(t, readContents(t, from))
 			})
 		}
 	}
 }
 
-// steps counts the steps that change a store.
-type steps struct {
-	store.Copyable
+// stepCounter counts the steps that change a store.
+type stepCounter struct {
+	store.CopyableStore
 	most, n int // maximum number of calls in a step
 }
 
-func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
+func (s *stepCounter) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) > 1 && calls[0].Op == store.Put {
 		s.most, s.n = max(s.most, len(calls)), s.n+1
 	}
-	return s.Copyable.Do(ctx, calls...)
+	return s.CopyableStore.Do(ctx, calls...)
 }
 
 // A batch has the configured number of entries, or fewer if they are large.
@@ -384,7 +384,7 @@ func TestBatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.NewShared().Gateway(), &steps{Copyable: storetest.NewShared().Gateway()}
+			from, to := storetest.NewSharedMemory().Gateway(), &stepCounter{CopyableStore: storetest.NewSharedMemory().Gateway()}
 			for i := range 2000 {
 				put(t, from, fmt.Sprint("refresh:", i), string(make([]byte, tt.size)), time.Hour)
 			}
@@ -405,9 +405,9 @@ func TestGatewayRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				from, to := storetest.NewShared(), storetest.NewShared()
+				from, to := storetest.NewSharedMemory(), storetest.NewSharedMemory()
 				fill(t, from.Gateway(), 10)
-				used := map[bool]*storetest.Shared{true: from, false: to}[tt.source]
+				used := map[bool]*storetest.SharedMemory{true: from, false: to}[tt.source]
 				ctx, stop := context.WithCancel(t.Context())
 				gateway := used.Gateway()
 				go copyguard.Announce(ctx, gateway)
@@ -477,7 +477,7 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			another := c.Clients[0]
 			another.ID = "another"
 			c.Clients = append(c.Clients, another)
-			authorizetest.Refreshing(c)
+			authorizetest.AllowRefreshTokens(c)
 			c.Store, c.Durable = s, s
 		})
 	}
@@ -489,8 +489,8 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			appOf := map[string]string{} // by refresh token
 			signIn := func(at *authorize.Server, app string) *authorizetest.Browser {
 				b, is := authorizetest.NewBrowser(t, at), url.Values{"client_id": {app}}
-				code := authorizetest.Location(t, b.SignIn(authorizetest.Request(authorizetest.OfflineAccess(is)), "alice", "right")).Query().Get("code")
-				appOf[b.RequestTokens(authorizetest.CodeForm(code, is)).Refresh] = app
+				code := authorizetest.Location(t, b.SignIn(authorizetest.Request(authorizetest.WithOfflineAccess(is)), "alice", "right")).Query().Get("code")
+				appOf[b.RequestTokens(authorizetest.CodeForm(code, is)).RefreshToken] = app
 				b.Server = after
 				return b
 			}
@@ -510,7 +510,7 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 				}
 			}
 			for _, b := range browsers {
-				if b.SignedIn() {
+				if b.HasSession() {
 					t.Error("still signed in")
 				}
 			}

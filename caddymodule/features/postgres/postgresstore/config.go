@@ -67,10 +67,10 @@ type Config struct {
 
 	// Kinds of keys that [Store.Subscribe] reports only when they change, because their initial
 	// content may be millions of rows.
-	Announced []string
+	ChangeOnlyKinds []string
 
 	// Kinds of keys that are stored even at MaxEntries.
-	Unbounded []string
+	UnboundedKinds []string
 
 	// Logger for background errors. Default: slog's.
 	Logger *slog.Logger
@@ -94,10 +94,10 @@ func (c Config) check() error {
 	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
 }
 
-// follows reports whether [Store.Subscribe] reports changes of a key.
-func (c Config) follows(key string) bool {
+// isAnnounced reports whether [Store.Subscribe] reports changes of a key.
+func (c Config) isAnnounced(key string) bool {
 	kind := store.KindOf(key)
-	return kind == trialKind || slices.Contains(c.SubscribedKinds, kind) || slices.Contains(c.Announced, kind)
+	return kind == probeKind || slices.Contains(c.SubscribedKinds, kind) || slices.Contains(c.ChangeOnlyKinds, kind)
 }
 
 // The names of procedures and indexes contain the table's name and are limited to 63 bytes.
@@ -119,10 +119,10 @@ func CheckSynchronousCommit(word string) error {
 	return nil
 }
 
-func (c Config) connections() (*pgxpool.Config, error) {
+func (c Config) poolConfig() (*pgxpool.Config, error) {
 	pool, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, redactedError(err)
 	}
 	if err := checkNames(&pool.ConnConfig.Config); err != nil {
 		return nil, err
@@ -130,26 +130,26 @@ func (c Config) connections() (*pgxpool.Config, error) {
 	if pool.MinConns = 0; !strings.Contains(c.DSN, "pool_max_conns") {
 		pool.MaxConns = defaultMaxConns
 	}
-	pool.ShouldPing = never // pinging costs a round trip; lost connections are retried instead
+	pool.ShouldPing = skipPing // pinging costs a round trip; lost connections are retried instead
 	conn := &pool.ConnConfig.Config
 	conn.ConnectTimeout = c.Timeout
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "caddy-fhir"
 	}
 	if c.TLS != nil {
-		secure(conn, c.TLS)
+		requireTLS(conn, c.TLS)
 	}
-	if conn.ValidateConnect == nil && severalHosts(conn) {
+	if conn.ValidateConnect == nil && hasMultipleHosts(conn) {
 		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	return pool, nil
 }
 
-func never(_ context.Context, _ pgxpool.ShouldPingParams) bool { return false }
+func skipPing(_ context.Context, _ pgxpool.ShouldPingParams) bool { return false }
 
-// listener returns the configuration of the connection that listens for notifications.
-func (c Config) listener() (*pgx.ConnConfig, error) {
-	pool, err := c.connections()
+// listenConfig returns the configuration of the connection that listens for notifications.
+func (c Config) listenConfig() (*pgx.ConnConfig, error) {
+	pool, err := c.poolConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -168,25 +168,25 @@ func (c Config) listener() (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen address %q is neither a host nor a host with a port", c.ListenAddress)
 	}
-	secured := conn.TLSConfig
+	tlsConfig := conn.TLSConfig
 	conn.Host, conn.Port, conn.Fallbacks, conn.ValidateConnect = host, uint16(number), nil, nil
 	switch {
 	case c.TLS != nil:
-		secure(&conn.Config, c.TLS)
-	case secured != nil && secured.ServerName != "":
-		conn.TLSConfig = secured.Clone()
+		requireTLS(&conn.Config, c.TLS)
+	case tlsConfig != nil && tlsConfig.ServerName != "":
+		conn.TLSConfig = tlsConfig.Clone()
 		conn.TLSConfig.ServerName = host
 	}
 	return conn, nil
 }
 
-// secure requires TLS for all connections except Unix sockets.
-func secure(conn *pgconn.Config, config *tls.Config) {
+// requireTLS requires TLS for all connections except Unix sockets.
+func requireTLS(conn *pgconn.Config, config *tls.Config) {
 	all := append([]*pgconn.FallbackConfig{{Host: conn.Host, Port: conn.Port}}, conn.Fallbacks...)
-	var kept []*pgconn.FallbackConfig
+	var secured []*pgconn.FallbackConfig
 	for _, f := range all {
-		same := func(k *pgconn.FallbackConfig) bool { return k.Host == f.Host && k.Port == f.Port }
-		if slices.ContainsFunc(kept, same) {
+		sameAddress := func(k *pgconn.FallbackConfig) bool { return k.Host == f.Host && k.Port == f.Port }
+		if slices.ContainsFunc(secured, sameAddress) {
 			continue // the same host with a different TLS mode
 		}
 		f = &pgconn.FallbackConfig{Host: f.Host, Port: f.Port}
@@ -194,12 +194,12 @@ func secure(conn *pgconn.Config, config *tls.Config) {
 			f.TLSConfig = config.Clone()
 			f.TLSConfig.ServerName = f.Host
 		}
-		kept = append(kept, f)
+		secured = append(secured, f)
 	}
-	conn.TLSConfig, conn.Fallbacks = kept[0].TLSConfig, kept[1:]
+	conn.TLSConfig, conn.Fallbacks = secured[0].TLSConfig, secured[1:]
 }
 
-func severalHosts(conn *pgconn.Config) bool {
+func hasMultipleHosts(conn *pgconn.Config) bool {
 	return slices.ContainsFunc(conn.Fallbacks, func(f *pgconn.FallbackConfig) bool {
 		return f.Host != conn.Host || f.Port != conn.Port
 	})
@@ -212,9 +212,9 @@ var (
 	errListenURL = errors.New("the listen address must be a host, or a host with a port, and no URL")
 )
 
-// faults maps the beginning of pgx's error for a connection string, which never contains
+// parseErrors maps the beginning of pgx's error for a connection string, which never contains
 // input, to our error.
-var faults = []struct{ says, means string }{
+var parseErrors = []struct{ prefix, message string }{
 	{"failed to parse as URL", "it is not a URL; in its user and password, write %40 for @, %2F for /, %3F for ? and %23 for #"},
 	{"failed to parse as keyword/value", "it is neither a URL nor keyword=value pairs; a value with spaces goes into single quotes, in which \\ goes before ' and \\"},
 	{"invalid port", "its port is not a number from 1 to 65535; in a URL, write %40 for @, %2F for /, %3F for ? and %23 for # in the user and password"},
@@ -226,14 +226,14 @@ var faults = []struct{ says, means string }{
 	{"cannot parse pool_", "an option of it that begins with pool_ has a wrong value"},
 }
 
-// unreadable returns an error without pgx's error text: pgx redacts passwords only where it
+// redactedError returns an error without pgx's error text: pgx redacts passwords only where it
 // recognizes them.
-func unreadable(err error) error {
-	if parsing, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
-		parsing.ConnString = ""
-		for _, fault := range faults {
-			if strings.HasPrefix(parsing.Error(), "cannot parse ``: "+fault.says) {
-				return errors.New(fault.means)
+func redactedError(err error) error {
+	if parseErr, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		parseErr.ConnString = ""
+		for _, known := range parseErrors {
+			if strings.HasPrefix(parseErr.Error(), "cannot parse ``: "+known.prefix) {
+				return errors.New(known.message)
 			}
 		}
 	}
@@ -246,11 +246,11 @@ func checkNames(c *pgconn.Config) error {
 	for _, f := range c.Fallbacks {
 		hosts = append(hosts, f.Host)
 	}
-	misread := slices.ContainsFunc(hosts, isURL) || isURL(c.Database) || strings.Contains(c.User, "://")
+	malformed := slices.ContainsFunc(hosts, isURL) || isURL(c.Database) || strings.Contains(c.User, "://")
 	for name := range c.RuntimeParams {
-		misread = misread || strings.ContainsAny(name, "@/:")
+		malformed = malformed || strings.ContainsAny(name, "@/:")
 	}
-	if misread {
+	if malformed {
 		return errURLAsName
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestNew(t *testing.T) {
 
 // Errors of connection strings contain no part of them. Values that would reveal a password
 // in later errors and logs are rejected.
-func TestPasswordIsNotTold(t *testing.T) {
+func TestPasswordIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dsn, want string }{
 		{"a port that is none, in a URL", "postgres://fhir:hunter2@db:x/fhir", "its port is not"},
@@ -109,7 +109,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			config := Config{DSN: tt.dsn, TLS: new(tls.Config)}.withDefaults()
-			pool, err := config.connections()
+			pool, err := config.poolConfig()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 func TestMaxConns(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]int32{"host=db": 10, "host=db pool_max_conns=3": 3, "postgres://db/fhir?pool_max_conns=40": 40} {
-		pool, err := Config{DSN: dsn}.withDefaults().connections()
+		pool, err := Config{DSN: dsn}.withDefaults().poolConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestSeveralHosts(t *testing.T) {
 		"host=a,b": true, "host=a": false, "host=a sslmode=prefer": false,
 		"host=a port=1 target_session_attrs=primary": true,
 	} {
-		pool, err := Config{DSN: dsn}.withDefaults().connections()
+		pool, err := Config{DSN: dsn}.withDefaults().poolConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestListenAddress(t *testing.T) {
 		{"db:5432", "host=pooler sslmode=disable", "db:5432"},
 		{"[2001:db8::1]:5432", "host=pooler sslmode=verify-full", "2001:db8::1:5432 2001:db8::1"},
 	} {
-		conn, err := Config{DSN: tt.dsn, ListenAddress: tt.address}.withDefaults().listener()
+		conn, err := Config{DSN: tt.dsn, ListenAddress: tt.address}.withDefaults().listenConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,27 +194,27 @@ func TestClock(t *testing.T) {
 	}
 	answered := time.Now()
 	ahead := answered.Add(time.Hour)
-	c.set(ahead, answered.Add(-2*time.Second), answered) // read a second ago
+	c.update(ahead, answered.Add(-2*time.Second), answered) // read a second ago
 	if off := c.now().Sub(ahead.Add(time.Second)); off < 0 || off > time.Minute {
 		t.Errorf("told an hour ahead: off by %v", off)
 	}
 }
 
 // The remaining room is reduced by the rows added since the last count.
-func TestRoom(t *testing.T) {
+func TestRemainingCapacity(t *testing.T) {
 	t.Parallel()
-	r := room{most: 10}
-	r.set(6, true)
+	r := capacity{limit: 10}
+	r.setCount(6, true)
 	for i, want := range []int64{4, 2, 0} {
-		if got := r.left(2); got != want {
+		if got := r.reserveRows(2); got != want {
 			t.Errorf("step %d of two: %d left, want %d", i, got, want)
 		}
 	}
-	if r.rows() != 10 {
-		t.Errorf("%d rows of 10", r.rows())
+	if r.estimatedRows() != 10 {
+		t.Errorf("%d rows of 10", r.estimatedRows())
 	}
-	r.set(3, true)
-	if got := r.left(1); got != 7 {
+	r.setCount(3, true)
+	if got := r.reserveRows(1); got != 7 {
 		t.Errorf("after a count: %d left", got)
 	}
 }
@@ -236,7 +236,7 @@ func TestPooler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.database.pooler.found.Store(tt.pooler)
+		s.database.pooler.detected.Store(tt.pooler)
 		made := s.database.pool.Config()
 		if err := made.BeforeConnect(t.Context(), made.ConnConfig); err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestPooler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if past.database.pooler.found.Store(true); past.listener().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		if past.database.pooler.detected.Store(true); past.listener().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
 			t.Error("the connection that goes past the pooler is adapted to it")
 		}
 		_, _ = s.Close(), past.Close()

@@ -10,7 +10,7 @@ import (
 )
 
 // The error contains the server's reason, not the earlier refusal of optional TLS.
-func TestConnectionErrorTellsCause(t *testing.T) {
+func TestConnectionErrorHasCause(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		code, says string

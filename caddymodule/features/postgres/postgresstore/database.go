@@ -26,25 +26,25 @@ type database struct {
 	clock  clock
 	pooler pooler
 
-	ready   atomic.Bool   // server checked and table created
-	opening chan struct{} // semaphore for opening
-	opened  func()        // called after each opening
+	opened   atomic.Bool   // server checked and table created
+	openSlot chan struct{} // semaphore for opening
+	onOpen   func()        // called after each opening
 
 	closed context.Context
 	close  context.CancelFunc
 }
 
 func newDatabase(config Config, connections *pgxpool.Config) (d *database, err error) {
-	d = &database{config: config, sql: statementsFor(config.Table), opening: make(chan struct{}, 1)}
+	d = &database{config: config, sql: statementsFor(config.Table), openSlot: make(chan struct{}, 1)}
 	d.closed, d.close = context.WithCancel(context.Background())
-	d.pooler.watch(config, connections)
+	d.pooler.configurePool(config, connections)
 	d.pool, err = pgxpool.NewWithConfig(d.closed, connections)
 	return d, err
 }
 
 const (
-	oldestServer  = 13_00_00 // first version with xid8
-	schemaVersion = 1
+	minServerVersion = 13_00_00 // first version with xid8
+	schemaVersion    = 1
 )
 
 // errUnusable is the error of a server that cannot be used at all.
@@ -52,28 +52,28 @@ var errUnusable = errors.New("the PostgreSQL store cannot be used")
 
 // open connects, checks the server and creates the table unless that has been done.
 func (d *database) open(ctx context.Context) error {
-	if d.ready.Load() {
+	if d.opened.Load() {
 		return nil
 	}
 	select {
-	case d.opening <- struct{}{}:
-		defer func() { <-d.opening }()
+	case d.openSlot <- struct{}{}:
+		defer func() { <-d.openSlot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if d.ready.Load() { // opened concurrently
+	if d.opened.Load() { // opened concurrently
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.config.Timeout)
 	defer cancel()
 	err := d.prepareAny(ctx)
-	if errors.Is(err, errPooled) {
+	if errors.Is(err, errPoolerDetected) {
 		d.pool.Reset()
 		err = d.prepareAny(ctx)
 	}
 	if err == nil {
-		d.ready.Store(true)
-		d.opened()
+		d.opened.Store(true)
+		d.onOpen()
 	}
 	return err
 }
@@ -89,77 +89,77 @@ func (d *database) prepareAny(ctx context.Context) error {
 	})
 }
 
-// aboutServer reads the server's properties. It needs no prepared statement: a pooler may not support them.
-const aboutServer = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+// serverQuery reads the server's properties. It needs no prepared statement: a pooler may not support them.
+const serverQuery = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
 	current_setting('server_version_num')::integer, clock_timestamp(), pg_backend_pid()`
 
 // prepare checks the server and creates a missing table.
 func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
-	asked := time.Now()
+	sentAt := time.Now()
 	var readOnly bool
-	var server int
+	var serverVersion int
 	var now time.Time
-	var process uint32
-	err := conn.QueryRow(ctx, aboutServer, pgx.QueryExecModeExec).Scan(&readOnly, &server, &now, &process)
+	var backendPID uint32
+	err := conn.QueryRow(ctx, serverQuery, pgx.QueryExecModeExec).Scan(&readOnly, &serverVersion, &now, &backendPID)
 	switch {
 	case err != nil:
 		return err
-	case server < oldestServer:
-		return fmt.Errorf("%w: its server is PostgreSQL %d, and 13 is the oldest that can be", errUnusable, server/10_000)
+	case serverVersion < minServerVersion:
+		return fmt.Errorf("%w: its server is PostgreSQL %d, and 13 is the oldest that can be", errUnusable, serverVersion/10_000)
 	case readOnly:
 		_ = conn.Conn().Close(ctx) // the next connection may reach another server of that name
 		return fmt.Errorf("%w: the server takes no changes, as a standby does: name the primary, or all of them (host, or target_session_attrs=read-write in the dsn)", errUnusable)
 	}
-	d.clock.set(now, asked, time.Now())
-	if err := d.pooler.find(conn.Conn(), process); err != nil {
+	d.clock.update(now, sentAt, time.Now())
+	if err := d.pooler.detect(conn.Conn(), backendPID); err != nil {
 		return err
 	}
-	version, err := d.version(ctx, conn)
+	version, err := d.readSchemaVersion(ctx, conn)
 	if err == nil && version != schemaVersion {
 		err = d.migrate(ctx, conn)
 	}
 	if err != nil {
 		return err
 	}
-	return d.checkRights(ctx, conn)
+	return d.checkPrivileges(ctx, conn)
 }
 
-// errRights is the error of a role without the rights that gateways need.
-var errRights = errors.New("it lacks rights")
+// errMissingPrivileges is the error of a role without the rights that gateways need.
+var errMissingPrivileges = errors.New("it lacks rights")
 
-// lackedRights lists the table rights that the role lacks.
-const lackedRights = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
+// missingPrivilegesQuery lists the table rights that the role lacks.
+const missingPrivilegesQuery = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
 	WHERE NOT has_table_privilege($1, p)`
 
-func (d *database) checkRights(ctx context.Context, conn *pgxpool.Conn) error {
-	var lacks string
-	err := conn.QueryRow(ctx, lackedRights, d.sql.table).Scan(&lacks)
-	if err == nil && lacks != "" {
-		return fmt.Errorf("%w: %w: %s on the table %[4]s: GRANT %[3]s ON %[4]s TO the role that gateways use", errUnusable, errRights, lacks, d.sql.table)
+func (d *database) checkPrivileges(ctx context.Context, conn *pgxpool.Conn) error {
+	var missing string
+	err := conn.QueryRow(ctx, missingPrivilegesQuery, d.sql.table).Scan(&missing)
+	if err == nil && missing != "" {
+		return fmt.Errorf("%w: %w: %s on the table %[4]s: GRANT %[3]s ON %[4]s TO the role that gateways use", errUnusable, errMissingPrivileges, missing, d.sql.table)
 	}
 	return err
 }
 
-const versionComment = "caddy-fhir store, version "
+const versionCommentPrefix = "caddy-fhir store, version "
 
-// version returns the schema version of the table; 0 if the table does not exist.
-func (d *database) version(ctx context.Context, conn interface {
+// readSchemaVersion returns the schema version of the table; 0 if the table does not exist.
+func (d *database) readSchemaVersion(ctx context.Context, conn interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 },
 ) (int, error) {
 	var exists bool
 	var comment string
 	err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, coalesce(obj_description(to_regclass($1), 'pg_class'), '')`, d.sql.table).Scan(&exists, &comment)
-	if code(err) == insufficientRights {
-		return 0, fmt.Errorf("%w: %w on the schema of the table %s: %w: GRANT USAGE ON SCHEMA … TO the role that gateways use", errUnusable, errRights, d.sql.table, err)
+	if sqlState(err) == insufficientPrivilege {
+		return 0, fmt.Errorf("%w: %w on the schema of the table %s: %w: GRANT USAGE ON SCHEMA … TO the role that gateways use", errUnusable, errMissingPrivileges, d.sql.table, err)
 	}
 	if err != nil || !exists {
 		return 0, err
 	}
-	version, err := strconv.Atoi(strings.TrimPrefix(comment, versionComment))
+	version, err := strconv.Atoi(strings.TrimPrefix(comment, versionCommentPrefix))
 	switch {
-	case err != nil || !strings.HasPrefix(comment, versionComment):
-		return 0, fmt.Errorf("%w: the table %s has no comment that tells its version: if it is another's, name a table of its own (table); if it came from a dump without comments, give it the comment '%s%d'", errUnusable, d.sql.table, versionComment, schemaVersion)
+	case err != nil || !strings.HasPrefix(comment, versionCommentPrefix):
+		return 0, fmt.Errorf("%w: the table %s has no comment that tells its version: if it is another's, name a table of its own (table); if it came from a dump without comments, give it the comment '%s%d'", errUnusable, d.sql.table, versionCommentPrefix, schemaVersion)
 	case version > schemaVersion:
 		return 0, fmt.Errorf("%w: the table %s is of version %d, made by a newer gateway, and this one knows %d: upgrade it", errUnusable, d.sql.table, version, schemaVersion)
 	}
@@ -172,77 +172,77 @@ func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('caddy-fhir store ' || $1, 0))", d.sql.table); err != nil {
 			return err
 		}
-		version, err := d.version(ctx, tx)
+		version, err := d.readSchemaVersion(ctx, tx)
 		if err != nil || version == schemaVersion {
 			return err
 		}
 		_, err = tx.Conn().PgConn().Exec(ctx, d.sql.schema).ReadAll()
 		return err
 	})
-	if code(err) == insufficientRights {
+	if sqlState(err) == insufficientPrivilege {
 		return fmt.Errorf("%w: making the table %s: %w: grant the role CREATE on the schema, or make the table as its owner with what is in schema.sql", errUnusable, d.sql.table, err)
 	}
 	return err
 }
 
-// execMode is the connection string parameter for the execution mode of statements.
-const execMode = "default_query_exec_mode"
+// execModeParameter is the connection string parameter for the execution mode of statements.
+const execModeParameter = "default_query_exec_mode"
 
 // A pooler such as PgBouncer may run each transaction on another server connection, where
 // earlier prepared statements do not exist. Through a pooler, statements are therefore not
 // prepared by name, at the cost of planning each call. Poolers that keep prepared statements
 // cannot be detected: set the mode in the connection string.
 type pooler struct {
-	chosen bool        // the connection string sets the execution mode
-	found  atomic.Bool // a pooler was detected
+	modeConfigured bool        // the connection string sets the execution mode
+	detected       atomic.Bool // a pooler was detected
 }
 
-// errPooled requires new connections, because a pooler was detected.
-var errPooled = errors.New("there is a pooler before the server")
+// errPoolerDetected requires new connections, because a pooler was detected.
+var errPoolerDetected = errors.New("there is a pooler before the server")
 
-// watch adapts new connections.
-func (p *pooler) watch(config Config, connections *pgxpool.Config) {
-	p.chosen = strings.Contains(config.DSN, execMode)
-	connections.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { p.adapt(c); return nil }
+// configurePool adapts new connections.
+func (p *pooler) configurePool(config Config, connections *pgxpool.Config) {
+	p.modeConfigured = strings.Contains(config.DSN, execModeParameter)
+	connections.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { p.setExecMode(c); return nil }
 	// A pooler may forward another client's notifications. pgx would buffer them forever.
 	connections.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 }
 
-func (p *pooler) adapt(c *pgx.ConnConfig) {
-	if p.found.Load() && !p.chosen {
+func (p *pooler) setExecMode(c *pgx.ConnConfig) {
+	if p.detected.Load() && !p.modeConfigured {
 		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 }
 
-// find detects a pooler: the server process id received at connection setup differs from the
-// backend's. On first detection, it returns errPooled so that connections are made again.
-func (p *pooler) find(conn *pgx.Conn, process uint32) error {
-	if conn.PgConn().PID() == process || p.found.Swap(true) || p.chosen {
+// detect detects a pooler: the server process id received at connection setup differs from the
+// backend's. On first detection, it returns errPoolerDetected so that connections are made again.
+func (p *pooler) detect(conn *pgx.Conn, backendPID uint32) error {
+	if conn.PgConn().PID() == backendPID || p.detected.Swap(true) || p.modeConfigured {
 		return nil
 	}
-	return errPooled
+	return errPoolerDetected
 }
 
-// maxTrials is the maximum number of attempts within the time limit of a step.
-const maxTrials = 4
+// maxTries is the maximum number of attempts within the time limit of a step.
+const maxTries = 4
 
-// within uses a pooled connection within the time limit of a step. It retries after a lost
+// withConn uses a pooled connection within the time limit of a step. It retries after a lost
 // connection or a transaction conflict, so use must be repeatable.
-func (d *database) within(caller context.Context, use func(context.Context, *pgxpool.Conn) error) error {
+func (d *database) withConn(caller context.Context, do func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(caller, d.config.Timeout)
 	defer cancel()
-	for trial := 1; ; trial++ {
-		err := d.tryOnce(ctx, use)
+	for try := 1; ; try++ {
+		err := d.tryOnce(ctx, do)
 		switch {
-		case err == nil || isAnswer(err):
+		case err == nil || isStoreResult(err):
 			return err
-		case trial == maxTrials || ctx.Err() != nil || !repeatable(err):
-			return d.explain(caller, err)
+		case try == maxTries || ctx.Err() != nil || !isRetryable(err):
+			return d.storeError(caller, err)
 		}
 	}
 }
 
-func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpool.Conn) error) error {
+func (d *database) tryOnce(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpo
 		return err
 	}
 	defer conn.Release()
-	if err = use(ctx, conn); err != nil {
+	if err = do(ctx, conn); err != nil {
 		d.resetState(ctx, conn, err)
 	}
 	return err
@@ -259,13 +259,13 @@ func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpo
 
 // resetState discards state that an error invalidates: the server may have been replaced.
 func (d *database) resetState(ctx context.Context, conn *pgxpool.Conn, err error) {
-	switch code(err) {
+	switch sqlState(err) {
 	case readOnlyTransaction:
 		_ = conn.Conn().Close(ctx)
 		d.pool.Reset()
-		d.ready.Store(false)
-	case undefinedTable, undefinedFunction, insufficientRights: // the next check names the missing right
-		d.ready.Store(false)
+		d.opened.Store(false)
+	case undefinedTable, undefinedFunction, insufficientPrivilege: // the next check names the missing right
+		d.opened.Store(false)
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
 		d.pool.Reset() // the other connections are probably lost as well
@@ -274,103 +274,103 @@ func (d *database) resetState(ctx context.Context, conn *pgxpool.Conn, err error
 
 // Error codes of PostgreSQL (appendix A of its manual) with special treatment.
 const (
-	readOnlyTransaction  = "25006"
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	insufficientRights   = "42501"
-	undefinedFunction    = "42883"
-	undefinedTable       = "42P01"
-	diskFull             = "53100"
-	refusedByHost        = "28000" // pg_hba.conf, possibly for this connection type only
+	readOnlyTransaction   = "25006"
+	serializationFailure  = "40001"
+	deadlockDetected      = "40P01"
+	insufficientPrivilege = "42501"
+	undefinedFunction     = "42883"
+	undefinedTable        = "42P01"
+	diskFull              = "53100"
+	invalidAuthorization  = "28000" // pg_hba.conf, possibly for this connection type only
 )
 
-// code returns the code of a server error, or "".
-func code(err error) string {
-	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return failure.Code
+// sqlState returns the code of a server error, or "".
+func sqlState(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Code
 	}
 	return ""
 }
 
-// isAnswer reports whether an error is a result of the store, not a failure.
-func isAnswer(err error) bool {
-	for _, answer := range []error{store.ErrNotFound, store.ErrExists, store.ErrChanged, store.ErrFull, store.ErrTooLong} {
-		if errors.Is(err, answer) {
+// isStoreResult reports whether an error is a result of the store, not a failure.
+func isStoreResult(err error) bool {
+	for _, result := range []error{store.ErrNotFound, store.ErrExists, store.ErrChanged, store.ErrFull, store.ErrTooLong} {
+		if errors.Is(err, result) {
 			return true
 		}
 	}
 	return false
 }
 
-// repeatable reports whether a retry may succeed or return a better error: after a lost connection or
+// isRetryable reports whether a retry may succeed or return a better error: after a lost connection or
 // a rollback by the server, to create the table again, or to name the missing right.
-func repeatable(err error) bool {
+func isRetryable(err error) bool {
 	if errors.Is(err, errUnusable) {
 		return false
 	}
-	switch c := code(err); c {
+	switch c := sqlState(err); c {
 	case "":
-		dialing, ok := errors.AsType[*net.OpError](err)
-		return !(ok && dialing.Op == "dial")
-	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable, insufficientRights:
+		opErr, ok := errors.AsType[*net.OpError](err)
+		return !(ok && opErr.Op == "dial")
+	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable, insufficientPrivilege:
 		return true
 	default:
 		return c[:3] == "57P" // server or session shutdown
 	}
 }
 
-// attempts are the errors of several connection attempts.
-type attempts []error
+// connectErrors are the errors of several connection attempts.
+type connectErrors []error
 
-func (a attempts) Error() string {
-	var texts []string
+func (a connectErrors) Error() string {
+	var messages []string
 	for _, err := range a {
-		texts = append(texts, err.Error())
+		messages = append(messages, err.Error())
 	}
-	return strings.Join(texts, "; ")
+	return strings.Join(messages, "; ")
 }
 
 // Unwrap supports [errors.Is].
-func (a attempts) Unwrap() []error { return a }
+func (a connectErrors) Unwrap() []error { return a }
 
 // rootCause returns the cause of a connection error. With optional TLS, each address is tried twice: the server's own error counts
 // more than its refusal of TLS or of plain text.
 func rootCause(err error) error {
-	failed, ok := errors.AsType[*pgconn.ConnectError](err)
+	connectErr, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
 		return err
 	}
-	joined, ok := failed.Unwrap().(interface{ Unwrap() []error })
+	joined, ok := connectErr.Unwrap().(interface{ Unwrap() []error })
 	if !ok {
 		return err
 	}
-	var kept attempts
+	var causes connectErrors
 	byAddress := map[string]int{}
 	for _, attempt := range joined.Unwrap() {
 		address, _, _ := strings.Cut(attempt.Error(), " ")
-		i, again := byAddress[address]
+		i, seen := byAddress[address]
 		switch {
-		case !again:
-			byAddress[address] = len(kept)
-			kept = append(kept, attempt)
-		case code(kept[i]) == "" || code(kept[i]) == refusedByHost && code(attempt) != "":
-			kept[i] = attempt
+		case !seen:
+			byAddress[address] = len(causes)
+			causes = append(causes, attempt)
+		case sqlState(causes[i]) == "" || sqlState(causes[i]) == invalidAuthorization && sqlState(attempt) != "":
+			causes[i] = attempt
 		}
 	}
-	return kept
+	return causes
 }
 
-// explain converts an error to one of [store.Store], or to the caller's own if the caller's context ended.
-func (d *database) explain(caller context.Context, err error) error {
+// storeError converts an error to one of [store.Store], or to the caller's own if the caller's context ended.
+func (d *database) storeError(caller context.Context, err error) error {
 	switch {
 	case d.closed.Err() != nil:
 		return ErrClosed
 	case caller.Err() != nil:
 		return caller.Err()
-	case code(err) == diskFull:
+	case sqlState(err) == diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case code(err) == insufficientRights, errors.Is(err, errRights):
-		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
+	case sqlState(err) == insufficientPrivilege, errors.Is(err, errMissingPrivileges):
+		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(rootCause(err))) // not wrapped: it may be a context error, but not the caller's
 }
@@ -382,7 +382,7 @@ func isConfigurationError(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, errUnusable) {
 		return true
 	}
-	c := code(err)
+	c := sqlState(err)
 	if len(c) != 5 {
 		return false
 	}

@@ -1,4 +1,4 @@
-// Package postgresstore is a [store.Shared] in one table of a PostgreSQL database, which any number of gateways share.
+// Package postgresstore is a [store.SharedStore] in one table of a PostgreSQL database, which any number of gateways share.
 //
 //	config.go    [Config] and its connections; connection errors without passwords
 //	store.go     methods of the store; a step of calls as the arguments of one CALL; paged listings

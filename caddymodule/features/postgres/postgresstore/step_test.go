@@ -44,14 +44,14 @@ func TestStep(t *testing.T) {
 	if want := []string{"assertion:1", "code:1", "revoked:1"}; !slices.Equal(p.args.keys, want) {
 		t.Errorf("keys %q, want %q", p.args.keys, want)
 	}
-	if want := []bool{false, false, true}; !slices.Equal(p.args.follows, want) {
-		t.Errorf("follows %v, want %v", p.args.follows, want)
+	if want := []bool{false, false, true}; !slices.Equal(p.args.announced, want) {
+		t.Errorf("follows %v, want %v", p.args.announced, want)
 	}
 	if want := []int64{1000, 0, 1}; !slices.Equal(p.args.lifetimes, want) {
 		t.Errorf("lifetimes %v ms, want %v", p.args.lifetimes, want)
 	}
-	if p.adds != 2 || !slices.Equal(p.args.asked, []string{"a:read"}) || slices.ContainsFunc(p.args.items, func(b []byte) bool { return b == nil }) {
-		t.Errorf("adds %d, asks for %q, stores %q", p.adds, p.args.asked, p.args.items)
+	if p.boundedRows != 2 || !slices.Equal(p.args.getKeys, []string{"a:read"}) || slices.ContainsFunc(p.args.values, func(b []byte) bool { return b == nil }) {
+		t.Errorf("adds %d, asks for %q, stores %q", p.boundedRows, p.args.getKeys, p.args.values)
 	}
 	for _, key := range []string{"", "a\x00b", "\xff", "#1"} {
 		if _, err := newStep([]*store.Call{{Op: store.Get, Key: key}}, &s.database.config); err == nil {
@@ -84,7 +84,7 @@ func TestRefusedStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.refuse(tt.failed, tt.held); !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
+			if err := p.callError(tt.failed, tt.held); !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
 				t.Errorf("error %v, of the call %v, want %v", err, tt.call.Err, tt.want)
 			}
 		})
@@ -117,11 +117,11 @@ func TestErrors(t *testing.T) {
 		{"another certificate", &tls.CertificateVerificationError{}, false, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := s.database.explain(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
+			if err := s.database.storeError(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
 				t.Errorf("it is %v", err)
 			}
-			if isConfigurationError(tt.err) != tt.mistake || repeatable(tt.err) == tt.once {
-				t.Errorf("a mistake: %v, repeatable: %v", isConfigurationError(tt.err), repeatable(tt.err))
+			if isConfigurationError(tt.err) != tt.mistake || isRetryable(tt.err) == tt.once {
+				t.Errorf("a mistake: %v, repeatable: %v", isConfigurationError(tt.err), isRetryable(tt.err))
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func TestNoServer(t *testing.T) {
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	sql := statementsFor("gateway.sessions")
-	for _, text := range []string{sql.schema, sql.do, sql.get, sql.sweep, sql.count, sql.page, sql.changes} {
+	for _, text := range []string{sql.schema, sql.execute, sql.get, sql.sweep, sql.count, sql.page, sql.changes} {
 		if strings.ContainsAny(text, "{}") || !strings.Contains(text, "gateway.sessions") {
 			t.Errorf("statement %q", text)
 		}

@@ -21,13 +21,13 @@ import (
 // ErrClosed is the error of calls after [Store.Close].
 var ErrClosed = errors.New("the PostgreSQL store is closed")
 
-// Store is a [store.Shared] in a table of a PostgreSQL database. It connects on first use.
+// Store is a [store.SharedStore] in a table of a PostgreSQL database. It connects on first use.
 type Store struct {
 	store.CallRunner
-	database *database
-	room     *room
-	sweeper  *sweeper
-	listen   *pgx.ConnConfig
+	database     *database
+	capacity     *capacity
+	sweeper      *sweeper
+	listenConfig *pgx.ConnConfig
 }
 
 // New returns a store with the given configuration. It does not connect.
@@ -36,11 +36,11 @@ func New(config Config) (*Store, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	connections, err := config.connections()
+	connections, err := config.poolConfig()
 	if err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
-	listener, err := config.listener()
+	listener, err := config.listenConfig()
 	if err != nil {
 		return nil, fmt.Errorf("connection to listen: %w", err)
 	}
@@ -48,9 +48,9 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := newRoom(db.sql, config.MaxEntries)
-	s := &Store{database: db, room: room, sweeper: &sweeper{database: db, room: room}, listen: listener}
-	s.CallRunner, db.opened = s.Do, s.sweeper.start
+	room := newCapacity(db.sql, config.MaxEntries)
+	s := &Store{database: db, capacity: room, sweeper: &sweeper{database: db, capacity: room}, listenConfig: listener}
+	s.CallRunner, db.onOpen = s.Do, s.sweeper.start
 	return s, nil
 }
 
@@ -62,7 +62,7 @@ func (s *Store) Open(ctx context.Context) error {
 	if err == nil || isConfigurationError(err) {
 		return rootCause(err)
 	}
-	return s.database.explain(ctx, err)
+	return s.database.storeError(ctx, err)
 }
 
 // Close closes all connections, including those of Follow. Later calls return [ErrClosed].
@@ -82,23 +82,23 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if err != nil {
 		return err
 	}
-	return s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return s.make(ctx, conn, step)
+	return s.database.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return s.execute(ctx, conn, step)
 	})
 }
 
 // Entries written by [Store.Probe].
 const (
-	trialKind = "trial" // announced, although no follower uses it
-	trialSize = 8 << 10
+	probeKind = "trial" // announced, although no follower uses it
+	probeSize = 8 << 10
 )
 
 // Probe implements [store.Probe]: it adds and deletes an announced and an unannounced entry.
 func (s *Store) Probe(ctx context.Context) error {
 	id := strconv.FormatUint(rand.Uint64(), 36)
-	for _, kind := range []string{trialKind, "check"} {
+	for _, kind := range []string{probeKind, "check"} {
 		key := kind + ":" + id
-		if err := s.Add(ctx, key, make([]byte, trialSize), time.Minute); err != nil {
+		if err := s.Add(ctx, key, make([]byte, probeSize), time.Minute); err != nil {
 			return err
 		}
 		if err := s.Delete(ctx, key); err != nil {
@@ -110,7 +110,7 @@ func (s *Store) Probe(ctx context.Context) error {
 
 // VolatilityReason returns why the server may lose data in a crash; "" if it does not or cannot be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
-	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
+	_ = s.database.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
 			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END
 			FROM pg_class WHERE oid = $1::regclass`, s.database.sql.table).Scan(&why)
@@ -118,49 +118,51 @@ func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	return why
 }
 
-// Now implements [store.Shared].
+// Now implements [store.SharedStore].
 func (s *Store) Now() time.Time { return s.database.clock.now() }
 
 // Size returns the number of entries at the last count, and the limit.
-func (s *Store) Size() (entries, bound int) { return int(s.room.rows()), int(s.room.most) }
+func (s *Store) Size() (entries, limit int) {
+	return int(s.capacity.estimatedRows()), int(s.capacity.limit)
+}
 
-// Stat returns the number of open connections, and of those in use.
-func (s *Store) Stat() (connections, used int) {
+// PoolStats returns the number of open connections, and of those in use.
+func (s *Store) PoolStats() (connections, inUse int) {
 	stat := s.database.pool.Stat()
 	return int(stat.TotalConns()), int(stat.AcquiredConns())
 }
 
 var (
-	_ store.Shared   = (*Store)(nil)
-	_ store.Exporter = (*Store)(nil)
+	_ store.SharedStore = (*Store)(nil)
+	_ store.Exporter    = (*Store)(nil)
 )
 
 // A step is a list of calls prepared for the procedure.
 type step struct {
-	calls   []*store.Call // in the caller's order
-	changes []*store.Call // by key, to avoid deadlocks
-	gets    []*store.Call
-	args    arguments
-	adds    int64 // maximum number of added rows of bounded kinds
-	spare   int64 // maximum number of added rows of unbounded kinds
+	calls         []*store.Call // in the caller's order
+	changes       []*store.Call // by key, to avoid deadlocks
+	gets          []*store.Call
+	args          arguments
+	boundedRows   int64 // maximum number of added rows of bounded kinds
+	unboundedRows int64 // maximum number of added rows of unbounded kinds
 }
 
 // arguments are the arguments of the procedure, with an element for each change.
 type arguments struct {
 	ops       []int16
 	keys      []string
-	olds      [][]byte
-	items     [][]byte
-	mosts     []int64
+	oldValues [][]byte
+	values    [][]byte
+	limits    []int64
 	lifetimes []int64 // lifetimes in milliseconds
-	follows   []bool
-	asked     []string
-	number    string // the same for all attempts
+	announced []bool
+	getKeys   []string
+	stepID    string // the same for all attempts
 }
 
 // newStep prepares a step. It rejects keys that a text column cannot store.
 func newStep(calls []*store.Call, config *Config) (*step, error) {
-	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
+	p := &step{calls: calls, args: arguments{getKeys: []string{}, stepID: internalPrefix + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
 		c.Err = checkKey(c.Key)
 		switch {
@@ -168,101 +170,101 @@ func newStep(calls []*store.Call, config *Config) (*step, error) {
 			return nil, c.Err
 		case c.Op == store.Get:
 			p.gets = append(p.gets, c)
-			p.args.asked = append(p.args.asked, c.Key)
+			p.args.getKeys = append(p.args.getKeys, c.Key)
 			continue
-		case c.Stores() && slices.Contains(config.Unbounded, store.KindOf(c.Key)):
-			p.spare++
-		case c.Stores():
-			p.adds++
+		case c.StoresValue() && slices.Contains(config.UnboundedKinds, store.KindOf(c.Key)):
+			p.unboundedRows++
+		case c.StoresValue():
+			p.boundedRows++
 		}
 		p.changes = append(p.changes, c)
 	}
 	slices.SortFunc(p.changes, func(a, b *store.Call) int { return cmp.Compare(a.Key, b.Key) })
 	for _, c := range p.changes {
-		p.args.add(c, config.follows(c.Key))
+		p.args.add(c, config.isAnnounced(c.Key))
 	}
 	return p, nil
 }
 
-// mark is the prefix of keys of rows that are not entries.
-const mark = "#"
+// internalPrefix is the prefix of keys of rows that are not entries.
+const internalPrefix = "#"
 
 func checkKey(key string) error {
-	if key == "" || strings.HasPrefix(key, mark) || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
+	if key == "" || strings.HasPrefix(key, internalPrefix) || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
 		return fmt.Errorf("%q cannot be a key in PostgreSQL", key)
 	}
 	return nil
 }
 
-func (a *arguments) add(c *store.Call, followed bool) {
+func (a *arguments) add(c *store.Call, announced bool) {
 	a.ops = append(a.ops, int16(c.Op))
 	a.keys = append(a.keys, c.Key)
-	a.olds = append(a.olds, filled(c.Old))
-	a.items = append(a.items, filled(c.Value))
-	a.mosts = append(a.mosts, int64(c.Max))
+	a.oldValues = append(a.oldValues, nonNil(c.Old))
+	a.values = append(a.values, nonNil(c.Value))
+	a.limits = append(a.limits, int64(c.Max))
 	a.lifetimes = append(a.lifetimes, int64((c.TTL+time.Millisecond-1)/time.Millisecond))
-	a.follows = append(a.follows, followed)
+	a.announced = append(a.announced, announced)
 }
 
-// filled replaces nil, which would become NULL.
-func filled(b []byte) []byte {
+// nonNil replaces nil, which would become NULL.
+func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
 	return b
 }
 
-// make executes a step in one round trip.
-func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
+// execute executes a step in one round trip.
+func (s *Store) execute(ctx context.Context, conn *pgxpool.Conn, p *step) error {
 	sql := &s.database.sql
 	if len(p.changes) == 0 {
 		var got [][]byte
-		err := conn.QueryRow(ctx, sql.get, p.args.asked).Scan(&got)
+		err := conn.QueryRow(ctx, sql.get, p.args.getKeys).Scan(&got)
 		if err == nil {
-			p.fill(got)
+			p.setResults(got)
 		}
 		return err
 	}
-	free, err := s.room.free(ctx, conn, p.adds)
+	available, err := s.capacity.reserve(ctx, conn, p.boundedRows)
 	if err != nil {
 		return err
 	}
 	channel, a := "", &p.args
-	if slices.Contains(a.follows, true) {
+	if slices.Contains(a.announced, true) {
 		channel = sql.channel
 	}
-	var failed int
-	var answers, got [][]byte
+	var failedCall int
+	var currentValues, got [][]byte
 	err = conn.QueryRow(
-		ctx, sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
-		a.number, free+p.spare, s.database.config.SynchronousCommit, channel,
-	).Scan(&failed, &answers, &got)
+		ctx, sql.execute, a.ops, a.keys, a.oldValues, a.values, a.limits, a.lifetimes, a.announced, a.getKeys,
+		a.stepID, available+p.unboundedRows, s.database.config.SynchronousCommit, channel,
+	).Scan(&failedCall, &currentValues, &got)
 	switch {
 	case err != nil:
 		return err
-	case failed != 0:
-		return p.refuse(failed, answers)
+	case failedCall != 0:
+		return p.callError(failedCall, currentValues)
 	}
 	for i, c := range p.changes {
 		if c.Op == store.Take {
-			c.Value = answers[i]
+			c.Value = currentValues[i]
 		}
 	}
-	p.fill(got)
+	p.setResults(got)
 	return nil
 }
 
-func (p *step) fill(got [][]byte) {
+func (p *step) setResults(values [][]byte) {
 	for i, c := range p.gets {
-		c.Value = got[i]
+		c.Value = values[i]
 	}
 }
 
-// refuse returns the error of the failed call: the first one that fails with the current
+// callError returns the error of the failed call: the first one that fails with the current
 // values, or the one at which the procedure stopped if the values have changed since.
-func (p *step) refuse(failed int, held [][]byte) error {
-	if failed < 0 {
-		c := p.changes[-failed-1]
+func (p *step) callError(failedCall int, currentValues [][]byte) error {
+	if failedCall < 0 {
+		c := p.changes[-failedCall-1]
 		c.Err = store.ErrFull
 		return c.Err
 	}
@@ -271,11 +273,11 @@ func (p *step) refuse(failed int, held [][]byte) error {
 		if i < 0 {
 			continue
 		}
-		if err := c.Check(held[i], held[i] != nil); err != nil {
+		if err := c.Check(currentValues[i], currentValues[i] != nil); err != nil {
 			return err
 		}
 	}
-	c := p.changes[failed-1]
+	c := p.changes[failedCall-1]
 	c.Err = map[store.Op]error{
 		store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
 	}[c.Op]
@@ -300,7 +302,7 @@ type entry struct {
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = s.database.pages(ctx, prefix, false, func(e entry) error {
+	err = s.database.eachEntry(ctx, prefix, false, func(e entry) error {
 		keys = append(keys, e.key)
 		return nil
 	})
@@ -308,18 +310,18 @@ func (s *Store) List(ctx context.Context, prefix string) (keys []string, err err
 }
 
 // Entries implements [store.Exporter].
-func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	return s.database.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
+func (s *Store) Entries(ctx context.Context, report func(key string, value []byte, ttl time.Duration) error) error {
+	return s.database.eachEntry(ctx, "", true, func(e entry) error { return report(e.key, e.value, e.ttl) })
 }
 
-// pages reports the entries with a prefix in the order of their keys, optionally with values.
-func (d *database) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
+// eachEntry reports the entries with a prefix in the order of their keys, optionally with values.
+func (d *database) eachEntry(ctx context.Context, prefix string, values bool, report func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var page []entry
-		err := d.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		err := d.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			rows, err := conn.Query(ctx, d.sql.page, from, after, prefix, values, pageRows)
 			if err != nil {
 				return err
@@ -331,7 +333,7 @@ func (d *database) pages(ctx context.Context, prefix string, values bool, tell f
 			return err
 		}
 		for _, e := range page {
-			if err := tell(e); err != nil {
+			if err := report(e); err != nil {
 				return err
 			}
 		}
@@ -343,35 +345,35 @@ func (d *database) pages(ctx context.Context, prefix string, values bool, tell f
 }
 
 func scanEntry(row pgx.CollectableRow) (e entry, err error) {
-	var left float64
-	err = row.Scan(&e.key, &e.value, &left)
-	e.ttl = seconds(left)
+	var ttl float64
+	err = row.Scan(&e.key, &e.value, &ttl)
+	e.ttl = secondsToDuration(ttl)
 	return e, err
 }
 
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+func secondsToDuration(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 //go:embed schema.sql
 var schema string
 
 type statements struct {
-	schema, do, get, sweep, count string
-	page, changes                 string
-	table, channel                string
+	schema, execute, get, sweep, count string
+	page, changes                      string
+	table, channel                     string
 }
 
 func statementsFor(table string) statements {
-	bare := table[strings.LastIndex(table, ".")+1:]
-	name := strings.NewReplacer(
+	unqualified := table[strings.LastIndex(table, ".")+1:]
+	expand := strings.NewReplacer(
 		"{table}", table, "{do}", table+"_do_1", "{get}", table+"_get_1", "{sweep}", table+"_sweep_1",
-		"{count}", table+"_count_1", "{expires}", bare+"_expires", "{xid}", bare+"_xid",
+		"{count}", table+"_count_1", "{expires}", unqualified+"_expires", "{xid}", unqualified+"_xid",
 	).Replace
 	return statements{
-		table: table, channel: bare, schema: name(schema),
-		do:    name("CALL {do}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, NULL, NULL)"),
-		get:   name("SELECT {get}($1)"),
-		sweep: name("SELECT {sweep}($1)"),
-		count: name("SELECT entries, exact FROM {count}()"),
-		page:  name(pageQuery), changes: name(changesQuery),
+		table: table, channel: unqualified, schema: expand(schema),
+		execute: expand("CALL {do}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, NULL, NULL)"),
+		get:     expand("SELECT {get}($1)"),
+		sweep:   expand("SELECT {sweep}($1)"),
+		count:   expand("SELECT entries, exact FROM {count}()"),
+		page:    expand(pageQuery), changes: expand(changesQuery),
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Errors for operators name only existing options.
 func TestCheckFailureOfCertificate(t *testing.T) {
 	t.Parallel()
-	err := checkFailure(t.Context(), &tls.CertificateVerificationError{Err: errors.New("unknown authority")})
+	err := checkError(t.Context(), &tls.CertificateVerificationError{Err: errors.New("unknown authority")})
 	if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "(tls_ca)") || strings.Contains(err.Error(), "server_name") {
 		t.Error(err)
 	}
@@ -39,7 +39,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if err := failure(t.Context(), tt.answer); !errors.Is(err, tt.want) {
+			if err := convertError(t.Context(), tt.answer); !errors.Is(err, tt.want) {
 				t.Errorf("it means %v, want %v", err, tt.want)
 			}
 		})

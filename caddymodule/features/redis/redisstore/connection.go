@@ -33,39 +33,39 @@ func (c *connection) close() error {
 	return errors.Join(c.sentinels.close(), c.client.Close())
 }
 
-// bound limits the duration of a call. The cause errTimeout distinguishes this limit from
+// withTimeout limits the duration of a call. The cause errTimeout distinguishes this limit from
 // the caller's own.
-func (c *connection) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *connection) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
 var errTimeout = errors.New("no response within the timeout")
 
-// asked makes a request with the timeout.
-func (c *connection) asked(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := c.bound(ctx)
+// call makes a request with the timeout.
+func (c *connection) call(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	err := request(ctx)
 	if errors.Is(err, redis.Nil) {
 		err = nil // one command of a pipeline found nothing
 	}
-	return c.failed(ctx, err)
+	return c.handleError(ctx, err)
 }
 
-// failed converts an error of the Redis client for a caller with ctx. If the server is
+// handleError converts an error of the Redis client for a caller with ctx. If the server is
 // unavailable, the Sentinels are queried for a new master in the background.
-func (c *connection) failed(ctx context.Context, err error) error {
-	err = failure(ctx, err)
+func (c *connection) handleError(ctx context.Context, err error) error {
+	err = convertError(ctx, err)
 	if errors.Is(err, store.ErrUnavailable) {
-		c.verify()
+		c.refreshMaster()
 	}
 	return err
 }
 
-// verify starts querying the Sentinels, if any, and does not wait.
-func (c *connection) verify() {
+// refreshMaster starts querying the Sentinels, if any, and does not wait.
+func (c *connection) refreshMaster() {
 	if c.sentinels != nil {
-		c.sentinels.verify()
+		c.sentinels.refresh()
 	}
 }
 
@@ -112,7 +112,7 @@ type Options struct {
 	WaitReplicas    int           // number of replicas that must confirm a change; default: 0
 	MaxEntries      int           // maximum number of keys in the database, counted each second; default: no limit
 	SubscribedKinds []string      // kinds of keys that are announced when they change
-	Unbounded       []string      // kinds of keys that a full server still stores
+	UnboundedKinds  []string      // kinds of keys that a full server still stores
 }
 
 // Sentinel are the Sentinel processes that know the server's address.
@@ -123,35 +123,35 @@ type Sentinel struct {
 	Password string   // Sentinel password; default: none
 }
 
-// connection returns a connection, made on first use.
-func (o *Options) connection() *connection {
+// newConnection returns a connection, made on first use.
+func (o *Options) newConnection() *connection {
 	c := &connection{timeout: o.timeout()}
 	switch {
 	case o.Sentinel.Master != "":
-		c.sentinels = o.sentinels()
-		options := o.single()
+		c.sentinels = o.newSentinels()
+		options := o.clientOptions()
 		options.Addr, options.Dialer, options.TLSConfig = o.Sentinel.Master, c.sentinels.connect, nil
 		c.client = redis.NewClient(options)
 	case len(o.Cluster) > 0:
-		c.client = redis.NewClusterClient(o.cluster())
+		c.client = redis.NewClusterClient(o.clusterOptions())
 	default:
-		c.client = redis.NewClient(o.single())
+		c.client = redis.NewClient(o.clientOptions())
 	}
 	return c
 }
 
-// attempt returns half the timeout, so that an unanswered command can be sent a second time.
-func (o *Options) attempt() time.Duration { return o.timeout() / 2 }
+// attemptTimeout returns half the timeout, so that an unanswered command can be sent a second time.
+func (o *Options) attemptTimeout() time.Duration { return o.timeout() / 2 }
 
 func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, defaultTimeout) }
 
 const (
-	retries  = 3 // after immediate failures
-	minPause = 8 * time.Millisecond
-	maxPause = 256 * time.Millisecond
+	maxRetries = 3 // after immediate failures
+	minBackoff = 8 * time.Millisecond
+	maxBackoff = 256 * time.Millisecond
 )
 
-func (o *Options) single() *redis.Options {
+func (o *Options) clientOptions() *redis.Options {
 	address := cmp.Or(o.Address, defaultAddress)
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {
@@ -159,16 +159,16 @@ func (o *Options) single() *redis.Options {
 	}
 	return &redis.Options{
 		Network: network, Addr: address, Username: o.Username, Password: o.Password, DB: o.Database, TLSConfig: o.TLS,
-		DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
-		MaxRetries: retries, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
-		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
+		DialTimeout: o.attemptTimeout(), ReadTimeout: o.attemptTimeout(), WriteTimeout: o.attemptTimeout(),
+		MaxRetries: maxRetries, MinRetryBackoff: minBackoff, MaxRetryBackoff: maxBackoff, DialerRetries: 1,
+		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: withoutNotifications(),
 	}
 }
 
-func (o *Options) sentinels() *sentinels {
-	s := &sentinels{name: o.Sentinel.Master, dial: dialer{o.attempt(), o.TLS}}
+func (o *Options) newSentinels() *sentinels {
+	s := &sentinels{masterName: o.Sentinel.Master, dial: dialer{o.attemptTimeout(), o.TLS}}
 	for _, node := range o.Sentinel.Nodes {
-		options := o.single()
+		options := o.clientOptions()
 		options.Network, options.Addr, options.DB, options.PoolSize, options.MaxRetries = "tcp", node, 0, 3, 1
 		options.Username, options.Password = o.Sentinel.Username, o.Sentinel.Password
 		s.nodes = append(s.nodes, redis.NewSentinelClient(options))
@@ -176,18 +176,18 @@ func (o *Options) sentinels() *sentinels {
 	return s
 }
 
-func (o *Options) cluster() *redis.ClusterOptions {
+func (o *Options) clusterOptions() *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: o.Cluster, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-		DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
-		MaxRedirects: retries, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
-		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
+		DialTimeout: o.attemptTimeout(), ReadTimeout: o.attemptTimeout(), WriteTimeout: o.attemptTimeout(),
+		MaxRedirects: maxRetries, MinRetryBackoff: minBackoff, MaxRetryBackoff: maxBackoff, DialerRetries: 1,
+		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: withoutNotifications(),
 	}
 }
 
-// noNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity avoids
+// withoutNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity avoids
 // CLIENT SETINFO, which servers before 7.2 do not support.
-func noNotifications() *maintnotifications.Config {
+func withoutNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
@@ -195,10 +195,10 @@ func noNotifications() *maintnotifications.Config {
 // still names that master. On disagreement, the highest configuration epoch wins, because it
 // belongs to the latest failover.
 type sentinels struct {
-	name  string // name of the master
-	nodes []*redis.SentinelClient
-	dial  dialer
-	links links
+	masterName  string // name of the master
+	nodes       []*redis.SentinelClient
+	dial        dialer
+	connections connSet
 
 	mu      sync.Mutex
 	current master             // latest known master; guarded by mu
@@ -212,85 +212,85 @@ type master struct {
 	epoch   int64 // configuration epoch, increased by each failover
 }
 
-// latecomers is how long find waits for the remaining Sentinels once most have answered.
-const latecomers = 100 * time.Millisecond
+// stragglerWait is how long find waits for the remaining Sentinels once most have answered.
+const stragglerWait = 100 * time.Millisecond
 
-// find queries all Sentinels. It closes connections to servers other than the master.
-func (s *sentinels) find(ctx context.Context) (master, error) {
+// findMaster queries all Sentinels. It closes connections to servers other than the master.
+func (s *sentinels) findMaster(ctx context.Context) (master, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.dial.timeout, errTimeout)
 	defer cancel() // cancels the remaining queries
-	answers := make(chan answer, len(s.nodes))
+	answers := make(chan sentinelReply, len(s.nodes))
 	for _, node := range s.nodes {
-		go func() { answers <- s.ask(ctx, node) }()
+		go func() { answers <- s.query(ctx, node) }()
 	}
-	var named []master
+	var candidates []master
 	var failures []error
-	var enough <-chan time.Time
+	var majorityTimer <-chan time.Time
 	for range s.nodes {
 		select {
 		case a := <-answers:
 			if a.err != nil {
 				failures = append(failures, a.err)
 			} else {
-				named = append(named, a.master)
+				candidates = append(candidates, a.master)
 			}
-		case <-enough:
-			return s.settle(named, failures)
+		case <-majorityTimer:
+			return s.chooseMaster(candidates, failures)
 		}
-		if enough == nil && len(named) > len(s.nodes)/2 {
-			enough = time.After(latecomers)
+		if majorityTimer == nil && len(candidates) > len(s.nodes)/2 {
+			majorityTimer = time.After(stragglerWait)
 		}
 	}
-	return s.settle(named, failures)
+	return s.chooseMaster(candidates, failures)
 }
 
-type answer struct {
+type sentinelReply struct {
 	master master
 	err    error
 }
 
-// ask queries one Sentinel, first for the epoch, so that the address is of this or a later
+// query queries one Sentinel, first for the epoch, so that the address is of this or a later
 // epoch. SENTINEL MASTER also contains an address, but for a while the old one with the new
 // epoch.
-func (s *sentinels) ask(ctx context.Context, node *redis.SentinelClient) answer {
-	info, err := node.Master(ctx, s.name).Result()
+func (s *sentinels) query(ctx context.Context, node *redis.SentinelClient) sentinelReply {
+	info, err := node.Master(ctx, s.masterName).Result()
 	if err != nil {
-		return answer{err: err}
+		return sentinelReply{err: err}
 	}
 	epoch, err := strconv.ParseInt(info["config-epoch"], 10, 64)
 	if err != nil {
-		return answer{err: fmt.Errorf("config-epoch: %w", err)}
+		return sentinelReply{err: fmt.Errorf("config-epoch: %w", err)}
 	}
-	address, err := node.GetMasterAddrByName(ctx, s.name).Result()
+	address, err := node.GetMasterAddrByName(ctx, s.masterName).Result()
 	if err != nil {
-		return answer{err: err}
+		return sentinelReply{err: err}
 	}
 	if len(address) != 2 {
-		return answer{err: fmt.Errorf("the address of %s is %q", s.name, address)}
+		return sentinelReply{err: fmt.Errorf("the address of %s is %q", s.masterName, address)}
 	}
-	return answer{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
+	return sentinelReply{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
 }
 
-// settle chooses the master. Unless most Sentinels have answered, a lower epoch does not replace
+// chooseMaster chooses the master. Unless most Sentinels have answered, a lower epoch does not replace
 // the known master.
-func (s *sentinels) settle(named []master, failures []error) (master, error) {
-	if len(named) == 0 {
-		return master{}, fmt.Errorf("no Sentinel names the master %s: %w", s.name, errors.Join(failures...))
+func (s *sentinels) chooseMaster(candidates []master, failures []error) (master, error) {
+	if len(candidates) == 0 {
+		return master{}, fmt.Errorf("no Sentinel names the master %s: %w", s.masterName, errors.Join(failures...))
 	}
-	latest := slices.MaxFunc(named, func(a, b master) int { return cmp.Compare(a.epoch, b.epoch) })
+	latest := slices.MaxFunc(candidates, func(a, b master) int { return cmp.Compare(a.epoch, b.epoch) })
 	s.mu.Lock()
-	if len(named) <= len(s.nodes)/2 && latest.epoch < s.current.epoch {
+	if len(candidates) <= len(s.nodes)/2 && latest.epoch < s.current.epoch {
 		latest = s.current
 	}
 	s.current = latest
 	s.mu.Unlock()
-	s.links.closeOthers(latest.address)
+	s.connections.closeExcept(latest.address)
 	return latest, nil
 }
 
 // connect connects to the master. The client does not know its address.
 func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) {
-	m, err := s.find(ctx)
+	m, err := s.findMaster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -298,11 +298,11 @@ func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.dial.secure(ctx, s.links.add(conn, m.address), m.address)
+	return s.dial.startTLS(ctx, s.connections.add(conn, m.address), m.address)
 }
 
-// verify finds the master in the background unless this is already running.
-func (s *sentinels) verify() {
+// refresh finds the master in the background unless this is already running.
+func (s *sentinels) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.cancel != nil {
@@ -311,7 +311,7 @@ func (s *sentinels) verify() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go func() {
-		_, _ = s.find(ctx) // the next connection reports the error
+		_, _ = s.findMaster(ctx) // the next connection reports the error
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -347,8 +347,8 @@ func (d dialer) tcp(ctx context.Context, address string) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// secure starts TLS on a connection if configured.
-func (d dialer) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+// startTLS starts TLS on a connection if configured.
+func (d dialer) startTLS(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if d.tls == nil {
 		return conn, nil
 	}
@@ -356,49 +356,49 @@ func (d dialer) secure(ctx context.Context, conn net.Conn, address string) (net.
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
+	tlsConn := tls.Client(conn, config)
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return secured, nil
+	return tlsConn, nil
 }
 
-// links are the open connections to masters.
-type links struct {
+// connSet are the open connections to masters.
+type connSet struct {
 	mu   sync.Mutex
-	open map[*link]struct{} // guarded by mu
+	open map[*masterConn]struct{} // guarded by mu
 }
 
 // A link is an open connection. It embeds a TCP connection so that the client can detect that
 // the server has closed it.
-type link struct {
+type masterConn struct {
 	*net.TCPConn
 	address string // address of the server from the Sentinels
-	among   *links
+	set     *connSet
 }
 
-func (l *links) add(conn *net.TCPConn, address string) *link {
-	added := &link{conn, address, l}
+func (l *connSet) add(conn *net.TCPConn, address string) *masterConn {
+	added := &masterConn{conn, address, l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
-		l.open = map[*link]struct{}{}
+		l.open = map[*masterConn]struct{}{}
 	}
 	l.open[added] = struct{}{}
 	return added
 }
 
 // Close implements [net.Conn].
-func (l *link) Close() error {
-	l.among.mu.Lock()
-	delete(l.among.open, l)
-	l.among.mu.Unlock()
+func (l *masterConn) Close() error {
+	l.set.mu.Lock()
+	delete(l.set.open, l)
+	l.set.mu.Unlock()
 	return l.TCPConn.Close()
 }
 
-// closeOthers closes the connections to all other servers: pending calls fail and the client
+// closeExcept closes the connections to all other servers: pending calls fail and the client
 // reconnects.
-func (l *links) closeOthers(address string) {
+func (l *connSet) closeExcept(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for open := range l.open {

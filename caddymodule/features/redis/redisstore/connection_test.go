@@ -26,7 +26,7 @@ func TestSentinels(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := &sentinels{nodes: make([]*redis.SentinelClient, 3), current: tt.known}
-			if got, err := s.settle(tt.told, nil); err != nil || got != tt.want || s.current != tt.want {
+			if got, err := s.chooseMaster(tt.told, nil); err != nil || got != tt.want || s.current != tt.want {
 				t.Errorf("the master is %v, %v; want %v", got, err, tt.want)
 			}
 		})
@@ -36,8 +36,8 @@ func TestSentinels(t *testing.T) {
 // The error contains the reasons why no Sentinel names the master.
 func TestNoSentinel(t *testing.T) {
 	t.Parallel()
-	s, refused := &sentinels{name: "gateways", nodes: make([]*redis.SentinelClient, 1)}, errors.New("refused")
-	if _, err := s.settle(nil, []error{refused}); !errors.Is(err, refused) {
+	s, refused := &sentinels{masterName: "gateways", nodes: make([]*redis.SentinelClient, 1)}, errors.New("refused")
+	if _, err := s.chooseMaster(nil, []error{refused}); !errors.Is(err, refused) {
 		t.Errorf("no Sentinel answers: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package redisstore is a [store.Shared] in Redis 6.2 or newer, or Valkey: one server, a server
+// Package redisstore is a [store.SharedStore] in Redis 6.2 or newer, or Valkey: one server, a server
 // with Sentinel, or a cluster.
 //
 //	store.go       methods of a [Store]; several calls as one script per slot of a cluster; key names in Redis

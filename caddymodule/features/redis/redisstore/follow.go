@@ -15,114 +15,114 @@ import (
 )
 
 const (
-	// listening is the maximum wait for changes. With the heartbeat, the reported time is at
+	// maxReadWait is the maximum wait for changes. With the heartbeat, the reported time is at
 	// most a second old, within the shortest allowed lag.
-	listening = time.Second / 2
+	maxReadWait = time.Second / 2
 
-	// batch is the maximum number of changes per read.
-	batch = 1000
+	// readBatchSize is the maximum number of changes per read.
+	readBatchSize = 1000
 
-	// heartbeat is the interval at which a follower checks that the server still accepts changes.
-	heartbeat = time.Second / 2
+	// heartbeatInterval is the interval at which a follower checks that the server still accepts changes.
+	heartbeatInterval = time.Second / 2
 )
 
-// Subscribe implements [store.Shared]. The stream contains the changes of two days: older entries of
+// Subscribe implements [store.SharedStore]. The stream contains the changes of two days: older entries of
 // a followed kind are not reported initially. It fails if [Store.Check] fails.
-func (s *Store) Subscribe(ctx context.Context, tell func(store.Update)) error {
+func (s *Store) Subscribe(ctx context.Context, report func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
-	f := &follower{connection: s.connection, steps: s.steps, clock: s.clock, stream: s.names.own(streamName, followedTag), read: "0-0"}
-	heard, err := f.confirm(ctx)
+	f := &follower{connection: s.connection, executor: s.executor, clock: s.clock, stream: s.names.internalKey(streamName, announcedTag), lastID: "0-0"}
+	heartbeatAt, err := f.ensureHeartbeat(ctx)
 	if err != nil {
 		return err
 	}
-	all, err := f.whole(ctx)
+	all, err := f.readBacklog(ctx)
 	if err != nil {
 		return err
 	}
-	tell(store.Update{IsComplete: true, Changes: latest(all), QueriedAt: heard})
+	report(store.Update{IsComplete: true, Changes: compactChanges(all), QueriedAt: heartbeatAt})
 	for {
-		if heard, err = f.confirm(ctx); err != nil {
+		if heartbeatAt, err = f.ensureHeartbeat(ctx); err != nil {
 			return err
 		}
-		changes, err := f.listen(ctx)
+		changes, err := f.readChanges(ctx)
 		if err != nil {
 			return err
 		}
-		tell(store.Update{Changes: changes, QueriedAt: heard})
+		report(store.Update{Changes: changes, QueriedAt: heartbeatAt})
 	}
 }
 
 // A follower reads the stream.
 type follower struct {
-	connection *connection
-	steps      *stepper
-	clock      *clock
-	stream     string    // name of the stream
-	read       string    // identifier of the latest change read
-	heard      time.Time // start of the latest heartbeat
-	foreign    bool      // an invalid stream entry was logged
+	connection    *connection
+	executor      *executor
+	clock         *clock
+	stream        string    // name of the stream
+	lastID        string    // identifier of the latest change read
+	heartbeatAt   time.Time // start of the latest heartbeat
+	warnedInvalid bool      // an invalid stream entry was logged
 }
 
-// confirm makes a change unless the last one is recent, and returns its start time: the stream
+// ensureHeartbeat makes a change unless the last one is recent, and returns its start time: the stream
 // contains all earlier changes. A server that was isolated and replaced may reject changes
 // (min-replicas-to-write) or get no confirmation (wait_replicas), so its stream is outdated.
-func (f *follower) confirm(ctx context.Context) (time.Time, error) {
-	began := time.Now()
-	if began.Sub(f.heard) < heartbeat {
-		return f.heard, nil
+func (f *follower) ensureHeartbeat(ctx context.Context) (time.Time, error) {
+	started := time.Now()
+	if started.Sub(f.heartbeatAt) < heartbeatInterval {
+		return f.heartbeatAt, nil
 	}
-	if err := f.steps.beat(ctx); err != nil {
-		return began, err
+	if err := f.executor.heartbeat(ctx); err != nil {
+		return started, err
 	}
-	f.heard = began
-	return began, nil
+	f.heartbeatAt = started
+	return started, nil
 }
 
-func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
+func (f *follower) readBacklog(ctx context.Context) (all []store.Change, err error) {
 	for {
 		var messages []redis.XMessage
-		if err := f.connection.asked(ctx, func(ctx context.Context) (err error) {
-			messages, err = f.connection.client.XRangeN(ctx, f.stream, "("+f.read, "+", batch).Result()
+		if err := f.connection.call(ctx, func(ctx context.Context) (err error) {
+			messages, err = f.connection.client.XRangeN(ctx, f.stream, "("+f.lastID, "+", readBatchSize).Result()
 			return err
 		}); err != nil {
 			return nil, err
 		}
-		if all = append(all, f.take(messages)...); len(messages) < batch {
+		if all = append(all, f.process(messages)...); len(messages) < readBatchSize {
 			return all, nil
 		}
 	}
 }
 
-// listen waits for changes. It may return none.
-func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
-	bound, cancel := context.WithTimeoutCause(ctx, listening+f.connection.timeout, errTimeout)
+// readChanges waits for changes. It may return none.
+func (f *follower) readChanges(ctx context.Context) ([]store.Change, error) {
+	readCtx, cancel := context.WithTimeoutCause(ctx, maxReadWait+f.connection.timeout, errTimeout)
 	defer cancel()
-	args := &redis.XReadArgs{Streams: []string{f.stream, f.read}, Count: batch, Block: listening}
-	streams, err := f.connection.client.XRead(bound, args).Result()
+	args := &redis.XReadArgs{Streams: []string{f.stream, f.lastID}, Count: readBatchSize, Block: maxReadWait}
+	streams, err := f.connection.client.XRead(readCtx, args).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, f.connection.failed(bound, err)
+		return nil, f.connection.handleError(readCtx, err)
 	}
 	var messages []redis.XMessage
 	for _, stream := range streams {
 		messages = append(messages, stream.Messages...)
 	}
-	return f.take(messages), nil
+	return f.process(messages), nil
 }
 
-// take records the position in the stream. It logs the first invalid entry.
-func (f *follower) take(messages []redis.XMessage) []store.Change {
+// process records the position in the stream. It logs the first invalid entry.
+func (f *follower) process(messages []redis.XMessage) []store.Change {
 	if len(messages) > 0 {
-		f.read = messages[len(messages)-1].ID
+		f.lastID = messages[len(messages)-1].ID
 	}
-	changes, foreign := f.clock.changes(messages)
-	if foreign != nil && !f.foreign {
-		f.foreign = true
-		slog.Warn("invalid entry in the Redis change stream skipped", "stream", f.stream, "error", foreign)
+	changes, invalid := f.clock.parseChanges(messages)
+	if invalid != nil && !f.warnedInvalid {
+		f.warnedInvalid = true
+		slog.Warn("invalid entry in the Redis change stream skipped", "stream", f.stream, "error", invalid)
 	}
 	return changes
 }
@@ -134,33 +134,33 @@ const (
 	heartbeatName = "heartbeat"
 )
 
-// changes parses entries of the stream. Step.lua writes k: the key; and, unless it was deleted, v:
+// parseChanges parses entries of the stream. Step.lua writes k: the key; and, unless it was deleted, v:
 // the value, and e: the expiry in Unix ms of the server's clock.
 //
 // Entries of other programs are skipped and reported as an error.
-func (c *clock) changes(messages []redis.XMessage) (changes []store.Change, foreign error) {
-	ahead := c.ahead()
+func (c *clock) parseChanges(messages []redis.XMessage) (changes []store.Change, invalid error) {
+	offset := c.offset()
 	for _, m := range messages {
-		change, err := changeOf(m, ahead)
+		change, err := parseChange(m, offset)
 		if err != nil {
-			foreign = errors.Join(foreign, fmt.Errorf("%s: %w", m.ID, err))
+			invalid = errors.Join(invalid, fmt.Errorf("%s: %w", m.ID, err))
 			continue
 		}
 		changes = append(changes, change)
 	}
-	return changes, foreign
+	return changes, invalid
 }
 
 var errNoKey = errors.New("no key")
 
-func changeOf(m redis.XMessage, ahead time.Duration) (change store.Change, err error) {
+func parseChange(m redis.XMessage, offset time.Duration) (change store.Change, err error) {
 	key, ok := m.Values["k"].(string)
 	if !ok {
 		return change, errNoKey
 	}
 	change.Key = key
-	value, stored := m.Values["v"].(string)
-	if !stored {
+	value, exists := m.Values["v"].(string)
+	if !exists {
 		return change, nil
 	}
 	text, _ := m.Values["e"].(string)
@@ -168,52 +168,52 @@ func changeOf(m redis.XMessage, ahead time.Duration) (change store.Change, err e
 	if err != nil {
 		return change, fmt.Errorf("expiry: %w", err)
 	}
-	change.Value, change.Expires = []byte(value), time.UnixMilli(expiry).Add(-ahead)
+	change.Value, change.ExpiresAt = []byte(value), time.UnixMilli(expiry).Add(-offset)
 	return change, nil
 }
 
-// latest keeps the last change of each key, and of these only the entries that still exist.
-func latest(changes []store.Change) []store.Change {
+// compactChanges keeps the last change of each key, and of these only the entries that still exist.
+func compactChanges(changes []store.Change) []store.Change {
 	last := make(map[string]int, len(changes))
 	for i, c := range changes {
 		last[c.Key] = i
 	}
 	now := time.Now()
-	kept := changes[:0]
+	live := changes[:0]
 	for i, c := range changes {
-		if last[c.Key] == i && c.Value != nil && c.Expires.After(now) {
-			kept = append(kept, c)
+		if last[c.Key] == i && c.Value != nil && c.ExpiresAt.After(now) {
+			live = append(live, c)
 		}
 	}
-	return kept
+	return live
 }
 
 // clock is the server's clock, estimated from its responses.
-type clock struct{ sample atomic.Pointer[sample] }
+type clock struct{ sample atomic.Pointer[clockSample] }
 
 // A sample is a response with the server's time.
-type sample struct {
-	ahead time.Duration // offset from this process's clock
-	took  time.Duration // round trip, which is twice the maximum error
-	at    time.Time
+type clockSample struct {
+	offset    time.Duration // offset from this process's clock
+	roundTrip time.Duration // round trip, which is twice the maximum error
+	takenAt   time.Time
 }
 
-// hear adds a sample. A response that took much longer than the current sample is less
+// addSample adds a sample. A response that took much longer than the current sample is less
 // accurate and ignored, unless that sample is old.
-func (c *clock) hear(server, sent time.Time) {
+func (c *clock) addSample(serverTime, sent time.Time) {
 	now := time.Now()
-	took := now.Sub(sent)
+	roundTrip := now.Sub(sent)
 	last := c.sample.Load()
-	if last != nil && took > last.took+now.Sub(last.at)/100 {
+	if last != nil && roundTrip > last.roundTrip+now.Sub(last.takenAt)/100 {
 		return
 	}
-	c.sample.Store(&sample{ahead: server.Sub(sent.Add(took / 2)), took: took, at: now})
+	c.sample.Store(&clockSample{offset: serverTime.Sub(sent.Add(roundTrip / 2)), roundTrip: roundTrip, takenAt: now})
 }
 
-// ahead returns the offset of the server's clock from this process's.
-func (c *clock) ahead() time.Duration {
+// offset returns the offset of the server's clock from this process's.
+func (c *clock) offset() time.Duration {
 	if s := c.sample.Load(); s != nil {
-		return s.ahead
+		return s.offset
 	}
 	return 0
 }

@@ -11,19 +11,19 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
-		if c.ahead() != 0 {
-			t.Errorf("before any answer, it is %v ahead", c.ahead())
+		if c.offset() != 0 {
+			t.Errorf("before any answer, it is %v ahead", c.offset())
 		}
 		ask := func(forth, back time.Duration) {
 			sent := time.Now()
 			time.Sleep(forth)
 			server := time.Now().Add(time.Hour)
 			time.Sleep(back)
-			c.hear(server, sent)
+			c.addSample(server, sent)
 		}
 		want := func(when string, most time.Duration) {
 			t.Helper()
-			if off := (c.ahead() - time.Hour).Abs(); off > most {
+			if off := (c.offset() - time.Hour).Abs(); off > most {
 				t.Errorf("%s: %v off", when, off)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// page is the number of keys that Redis scans per SCAN command.
-const page = 1000
+// scanCount is the number of keys that Redis scans per SCAN command.
+const scanCount = 1000
 
 // List implements [store.Store]. It scans all keys of the database.
 func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
@@ -35,11 +35,11 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 
 // Entries implements [store.Exporter]. SCAN may return an entry twice while Redis resizes its table. Such entries are reported twice:
 // removing duplicates would take the memory of all keys.
-func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+func (s *Store) Entries(ctx context.Context, report func(key string, value []byte, ttl time.Duration) error) error {
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
 		var lifetimes []*redis.DurationCmd
-		if err := s.connection.asked(ctx, func(ctx context.Context) error {
+		if err := s.connection.call(ctx, func(ctx context.Context) error {
 			pipe := server.Pipeline()
 			for _, name := range names {
 				values = append(values, pipe.Get(ctx, name))
@@ -55,11 +55,11 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // deleted or expired since
 				continue
 			}
-			value, versionErr := valueOf(values[i].Val())
+			value, versionErr := decodeRecord(values[i].Val())
 			if err := errors.Join(err, values[i].Err(), versionErr); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			if err := tell(key, value, ttl); err != nil {
+			if err := report(key, value, ttl); err != nil {
 				return err
 			}
 		}
@@ -68,72 +68,72 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 }
 
 // scan reports the entries with a prefix in pages, with their server.
-func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
-	var one sync.Mutex // the client scans all masters concurrently
-	var failed error   // first error of tell
+func (s *Store) scan(ctx context.Context, prefix string, report func(server *redis.Client, names, keys []string) error) error {
+	var mu sync.Mutex  // the client scans all masters concurrently
+	var firstErr error // first error of tell
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
-			one.Lock()
-			defer one.Unlock()
-			if failed == nil {
-				failed = tell(server, names, keys)
+			mu.Lock()
+			defer mu.Unlock()
+			if firstErr == nil {
+				firstErr = report(server, names, keys)
 			}
-			return failed
+			return firstErr
 		})
 	})
-	if failed != nil {
-		return failed
+	if firstErr != nil {
+		return firstErr
 	}
-	return s.connection.failed(ctx, err)
+	return s.connection.handleError(ctx, err)
 }
 
-func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, report func(server *redis.Client, names, keys []string) error) error {
 	for cursor := uint64(0); ; {
 		var found []string
-		if err := s.connection.asked(ctx, func(ctx context.Context) (err error) {
-			found, cursor, err = server.Scan(ctx, cursor, s.names.pattern(prefix), page).Result()
+		if err := s.connection.call(ctx, func(ctx context.Context) (err error) {
+			found, cursor, err = server.Scan(ctx, cursor, s.names.pattern(prefix), scanCount).Result()
 			return err
 		}); err != nil {
 			return err
 		}
 		var keys []string
 		names := slices.DeleteFunc(found, func(name string) bool {
-			key, ours := s.names.key(name)
-			if ours {
+			key, isEntry := s.names.parseKey(name)
+			if isEntry {
 				keys = append(keys, key)
 			}
-			return !ours
+			return !isEntry
 		})
-		if err := tell(server, names, keys); err != nil || cursor == 0 {
+		if err := report(server, names, keys); err != nil || cursor == 0 {
 			return err
 		}
 	}
 }
 
-// room limits the entries by the server's number of keys, counted periodically.
-type room struct {
+// capacity limits the entries by the server's number of keys, counted periodically.
+type capacity struct {
 	connection *connection
 	max        int64        // 0 means no limit
 	entries    atomic.Int64 // number at the last count
 	counted    atomic.Int64 // time of the last count in Unix ns
 }
 
-// recount is how long a count is used.
-const recount = time.Second
+// countInterval is how long a count is used.
+const countInterval = time.Second
 
 // check returns [store.ErrFull] if the calls do not fit. Each deleting call makes room for
 // one entry, assuming that its entry exists.
-func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
+func (r *capacity) check(ctx context.Context, need int, calls []*store.Call) error {
 	for _, c := range calls {
-		if c.Removes() {
+		if c.RemovesKey() {
 			need--
 		}
 	}
 	if r.max <= 0 || need <= 0 {
 		return nil
 	}
-	asked, now := r.counted.Load(), time.Now()
-	if now.Sub(time.Unix(0, asked)) > recount && r.counted.CompareAndSwap(asked, now.UnixNano()) {
+	lastCount, now := r.counted.Load(), time.Now()
+	if now.Sub(time.Unix(0, lastCount)) > countInterval && r.counted.CompareAndSwap(lastCount, now.UnixNano()) {
 		if _, err := r.count(ctx); err != nil {
 			return err
 		}
@@ -144,8 +144,8 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 	return nil
 }
 
-func (r *room) count(ctx context.Context) (entries int, err error) {
-	err = r.connection.asked(ctx, func(ctx context.Context) error {
+func (r *capacity) count(ctx context.Context) (entries int, err error) {
+	err = r.connection.call(ctx, func(ctx context.Context) error {
 		n, err := r.connection.client.DBSize(ctx).Result()
 		if err != nil {
 			return err

@@ -17,31 +17,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Store is a [store.Shared] in Redis.
+// Store is a [store.SharedStore] in Redis.
 type Store struct {
 	store.CallRunner
 
 	connection *connection
-	names      names
+	names      keyNames
 	clock      *clock
-	steps      *stepper
-	room       *room
+	executor   *executor
+	capacity   *capacity
 }
 
 // New returns a store with the given options. It connects on first use.
 func New(o Options) *Store {
-	c := o.connection()
-	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.SubscribedKinds)}
+	c := o.newConnection()
+	n := keyNames{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, newSet(o.SubscribedKinds)}
 	clock := new(clock)
 	s := &Store{
-		connection: c, names: n, clock: clock, room: &room{connection: c, max: int64(o.MaxEntries)},
-		steps: &stepper{connection: c, names: n, clock: clock, replicas: o.WaitReplicas, unbounded: set(o.Unbounded)},
+		connection: c, names: n, clock: clock, capacity: &capacity{connection: c, max: int64(o.MaxEntries)},
+		executor: &executor{connection: c, names: n, clock: clock, minReplicas: o.WaitReplicas, unboundedKinds: newSet(o.UnboundedKinds)},
 	}
 	s.CallRunner = s.Do
 	return s
 }
 
-func set(kinds []string) map[string]bool {
+func newSet(kinds []string) map[string]bool {
 	s := make(map[string]bool, len(kinds))
 	for _, kind := range kinds {
 		s[kind] = true
@@ -60,20 +60,22 @@ func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats()
 // the user's missing rights, and [store.ErrUnavailable] if the server does not respond.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.connection.check(ctx)
-	if err == nil || isRight(err) {
-		return cmp.Or(s.lacks(ctx), err)
+	if err == nil || isMissingRight(err) {
+		return cmp.Or(s.missingRightsError(ctx), err)
 	}
 	return err
 }
 
 // Count returns the number of keys in the database, including those of other programs.
-func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
+func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.capacity.count(ctx) }
 
 // Size returns the number of keys at the last count, and the limit; 0 if only memory limits it.
-func (s *Store) Size() (entries, bound int) { return int(s.room.entries.Load()), int(s.room.max) }
+func (s *Store) Size() (entries, limit int) {
+	return int(s.capacity.entries.Load()), int(s.capacity.max)
+}
 
-// Now implements [store.Shared].
-func (s *Store) Now() time.Time { return time.Now().Add(s.clock.ahead()) }
+// Now implements [store.SharedStore].
+func (s *Store) Now() time.Time { return time.Now().Add(s.clock.offset()) }
 
 // Do implements [store.Store]. In a cluster, each run of calls of one slot is an atomic step.
 // The steps are made in order until one fails.
@@ -81,15 +83,15 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return ctx.Err()
 	}
-	if err := s.room.check(ctx, s.steps.needRoom(calls), calls); err != nil {
+	if err := s.capacity.check(ctx, s.executor.countBounded(calls), calls); err != nil {
 		return err
 	}
-	return s.steps.step(ctx, calls)
+	return s.executor.execute(ctx, calls)
 }
 
 var (
-	_ store.Shared   = (*Store)(nil)
-	_ store.Exporter = (*Store)(nil)
+	_ store.SharedStore = (*Store)(nil)
+	_ store.Exporter    = (*Store)(nil)
 )
 
 //go:embed step.lua
@@ -99,34 +101,34 @@ const (
 	// callArguments is the number of script arguments per call.
 	callArguments = 5
 
-	// stepMemory is the retention of a step's record, in multiples of the timeout. A
+	// stepRetention is the retention of a step's record, in multiples of the timeout. A
 	// step may be sent again until then.
-	stepMemory = 10
+	stepRetention = 10
 
-	// changeMemory is the retention of a change in the stream: longer than the
+	// changeRetention is the retention of a change in the stream: longer than the
 	// revocation of the longest-lived token.
-	changeMemory = 49 * time.Hour
+	changeRetention = 49 * time.Hour
 )
 
 // A stepper executes calls as steps.
-type stepper struct {
-	connection *connection
-	names      names
-	clock      *clock
-	replicas   int             // number of confirming replicas
-	unbounded  map[string]bool // kinds that a full server stores
+type executor struct {
+	connection     *connection
+	names          keyNames
+	clock          *clock
+	minReplicas    int             // number of confirming replicas
+	unboundedKinds map[string]bool // kinds that a full server stores
 }
 
-// step executes the runs of calls of the same slot, in order.
-func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
-	ctx, cancel := s.connection.bound(ctx)
+// execute executes the runs of calls of the same slot, in order.
+func (s *executor) execute(ctx context.Context, calls []*store.Call) error {
+	ctx, cancel := s.connection.withTimeout(ctx)
 	defer cancel()
 	for len(calls) > 0 {
 		n := 1
 		for n < len(calls) && s.names.tag(calls[n].Key) == s.names.tag(calls[0].Key) {
 			n++
 		}
-		if err := s.part(ctx, calls[:n]); err != nil {
+		if err := s.executeSlot(ctx, calls[:n]); err != nil {
 			return err
 		}
 		calls = calls[n:]
@@ -134,29 +136,29 @@ func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// part executes calls of one slot. With confirming replicas, reads use the script, too: the
+// executeSlot executes calls of one slot. With confirming replicas, reads use the script, too: the
 // replicas must also confirm that an entry is missing.
-func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
+func (s *executor) executeSlot(ctx context.Context, calls []*store.Call) error {
 	changes := slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get })
-	if changes || s.replicas > 0 {
-		return s.change(ctx, calls)
+	if changes || s.minReplicas > 0 {
+		return s.executeScript(ctx, calls)
 	}
-	return s.read(ctx, calls)
+	return s.readValues(ctx, calls)
 }
 
-func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
+func (s *executor) readValues(ctx context.Context, calls []*store.Call) error {
 	keys := make([]string, len(calls))
 	for i, c := range calls {
-		keys[i] = s.names.entry(c.Key)
+		keys[i] = s.names.entryKey(c.Key)
 	}
 	records, err := s.connection.client.MGet(ctx, keys...).Result()
 	if err != nil {
-		return s.connection.failed(ctx, err)
+		return s.connection.handleError(ctx, err)
 	}
 	for i, c := range calls {
 		c.Value = nil
 		if record, found := records[i].(string); found {
-			if c.Value, c.Err = valueOf(record); c.Err != nil {
+			if c.Value, c.Err = decodeRecord(record); c.Err != nil {
 				return c.Err
 			}
 		}
@@ -164,15 +166,15 @@ func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// change executes calls with the script.
-func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
-	keys, args := s.request(calls)
+// executeScript executes calls with the script.
+func (s *executor) executeScript(ctx context.Context, calls []*store.Call) error {
+	keys, args := s.scriptInput(calls)
 	failed, found, err := s.invoke(ctx, keys, args, len(calls))
 	if err != nil {
 		return err
 	}
 	if failed > 0 {
-		calls[failed-1].Err = refusal[calls[failed-1].Op]
+		calls[failed-1].Err = callErrors[calls[failed-1].Op]
 		return calls[failed-1].Err
 	}
 	for i, c := range calls {
@@ -187,56 +189,56 @@ func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// beat makes a change that no gateway reads, and queries the Sentinels.
-func (s *stepper) beat(ctx context.Context) error {
-	ctx, cancel := s.connection.bound(ctx)
+// heartbeat makes a change that no gateway reads, and queries the Sentinels.
+func (s *executor) heartbeat(ctx context.Context) error {
+	ctx, cancel := s.connection.withTimeout(ctx)
 	defer cancel()
-	s.connection.verify()
-	keys := []string{s.names.own(newStepID(), followedTag), s.names.own(heartbeatName, followedTag)}
+	s.connection.refreshMaster()
+	keys := []string{s.names.internalKey(newStepID(), announcedTag), s.names.internalKey(heartbeatName, announcedTag)}
 	put := []any{store.Put.String(), "", "", milliseconds(time.Minute), ""}
-	_, _, err := s.invoke(ctx, keys, append(s.head(0), put...), 1)
+	_, _, err := s.invoke(ctx, keys, append(s.scriptPrefix(0), put...), 1)
 	return err
 }
 
-// head returns the first arguments of the script: the retention of steps and of changes, and
+// scriptPrefix returns the first arguments of the script: the retention of steps and of changes, and
 // the number of calls that need room.
-func (s *stepper) head(room int) []any {
-	return []any{milliseconds(stepMemory * s.connection.timeout), milliseconds(changeMemory), room}
+func (s *executor) scriptPrefix(needed int) []any {
+	return []any{milliseconds(stepRetention * s.connection.timeout), milliseconds(changeRetention), needed}
 }
 
-// refusal is the error of a failed call.
-var refusal = map[store.Op]error{
+// callErrors is the error of a failed call.
+var callErrors = map[store.Op]error{
 	store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
 }
 
-// request returns the script's keys and arguments.
-func (s *stepper) request(calls []*store.Call) (keys []string, args []any) {
+// scriptInput returns the script's keys and arguments.
+func (s *executor) scriptInput(calls []*store.Call) (keys []string, args []any) {
 	tag := s.names.tag(calls[0].Key)
-	args = slices.Grow(s.head(s.needRoom(calls)), len(calls)*callArguments)
-	keys = append(make([]string, 0, 2+len(calls)), s.names.own(newStepID(), tag))
+	args = slices.Grow(s.scriptPrefix(s.countBounded(calls)), len(calls)*callArguments)
+	keys = append(make([]string, 0, 2+len(calls)), s.names.internalKey(newStepID(), tag))
 	announced := false
 	for _, c := range calls {
-		keys = append(keys, s.names.entry(c.Key))
+		keys = append(keys, s.names.entryKey(c.Key))
 		var condition any = c.Old
 		if c.Op == store.Append {
 			condition = c.Max
 		}
-		followed := ""
-		if s.names.follows(c.Key) {
-			followed, announced = c.Key, true
+		announcedKey := ""
+		if s.names.isAnnounced(c.Key) {
+			announcedKey, announced = c.Key, true
 		}
-		args = append(args, c.Op.String(), c.Value, condition, milliseconds(c.TTL), followed)
+		args = append(args, c.Op.String(), c.Value, condition, milliseconds(c.TTL), announcedKey)
 	}
 	if announced {
-		keys = append(keys, s.names.own(streamName, tag))
+		keys = append(keys, s.names.internalKey(streamName, tag))
 	}
 	return keys, args
 }
 
-// needRoom counts the calls that a full server may reject. A Swap replaces an entry.
-func (s *stepper) needRoom(calls []*store.Call) (n int) {
+// countBounded counts the calls that a full server may reject. A Swap replaces an entry.
+func (s *executor) countBounded(calls []*store.Call) (n int) {
 	for _, c := range calls {
-		if c.Stores() && c.Op != store.Swap && !s.unbounded[store.KindOf(c.Key)] {
+		if c.StoresValue() && c.Op != store.Swap && !s.unboundedKinds[store.KindOf(c.Key)] {
 			n++
 		}
 	}
@@ -259,23 +261,23 @@ var script = redis.NewScript(stepLua)
 
 // invoke runs the script for a number of calls. It returns the number of the failed call, from
 // 1, otherwise the value found by each call.
-func (s *stepper) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
+func (s *executor) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
 	sent := time.Now()
-	reply, err := s.run(ctx, keys, args)
+	reply, err := s.runScript(ctx, keys, args)
 	if err != nil {
-		return 0, nil, s.connection.failed(ctx, err)
+		return 0, nil, s.connection.handleError(ctx, err)
 	}
 	h, err := readHeader(reply, calls)
 	if err != nil {
 		return 0, nil, err
 	}
-	s.clock.hear(h.server, sent)
-	return h.failed, reply[headerLength:], nil
+	s.clock.addSample(h.serverTime, sent)
+	return h.failedCall, reply[headerLength:], nil
 }
 
-// run runs the script and waits for replicas if it wrote something.
-func (s *stepper) run(ctx context.Context, keys []string, args []any) ([]any, error) {
-	if s.replicas > 0 {
+// runScript runs the script and waits for replicas if it wrote something.
+func (s *executor) runScript(ctx context.Context, keys []string, args []any) ([]any, error) {
+	if s.minReplicas > 0 {
 		return s.runReplicated(ctx, keys, args)
 	}
 	reply, err := script.EvalSha(ctx, s.connection.client, keys, args...).Slice()
@@ -290,15 +292,15 @@ var errTooFewReplicas = errors.New("too few replicas have the change")
 
 // runReplicated sends WAIT after the script on the same connection, because WAIT covers
 // only the changes of its connection.
-func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
-	for range retries {
+func (s *executor) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
+	for range maxRetries {
 		var master *redis.Client
 		if master, err = s.connection.master(ctx, keys[0]); err != nil {
 			return nil, err
 		}
 		pipe := master.Pipeline()
 		ran := script.EvalSha(ctx, pipe, keys, args...)
-		waited := pipe.Do(ctx, "WAIT", s.replicas, milliseconds(s.connection.timeout/4)) // shorter than the client's timeout
+		waitReply := pipe.Do(ctx, "WAIT", s.minReplicas, milliseconds(s.connection.timeout/4)) // shorter than the client's timeout
 		_, err = pipe.Exec(ctx)
 		switch {
 		case redis.HasErrorPrefix(ran.Err(), "NOSCRIPT"):
@@ -308,35 +310,35 @@ func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) 
 		case err != nil:
 			return nil, err
 		default:
-			return ran.Val().([]any), s.enough(waited, ran.Val().([]any))
+			return ran.Val().([]any), s.checkReplicas(waitReply, ran.Val().([]any))
 		}
 	}
 	return nil, errors.Join(err, errTooFewReplicas)
 }
 
-// enough checks that enough replicas have the change.
-func (s *stepper) enough(waited *redis.Cmd, reply []any) error {
-	n, err := waited.Int()
-	if err != nil || n >= s.replicas {
+// checkReplicas checks that enough replicas have the change.
+func (s *executor) checkReplicas(waitReply *redis.Cmd, reply []any) error {
+	n, err := waitReply.Int()
+	if err != nil || n >= s.minReplicas {
 		return err
 	}
 	if len(reply) >= headerLength && reply[headerLength-1] == int64(0) { // nothing was written
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.replicas, s.connection.timeout/4)
+	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.minReplicas, s.connection.timeout/4)
 }
 
 // A header is the beginning of the script's response.
-type header struct {
-	failed int       // number of the failed call, from 1; 0 if none
-	server time.Time // time by the server's clock
+type replyHeader struct {
+	failedCall int       // number of the failed call, from 1; 0 if none
+	serverTime time.Time // time by the server's clock
 }
 
 // headerLength is the number of elements of the header. The last one is nonzero if
 // something was written.
 const headerLength = 4
 
-func readHeader(reply []any, calls int) (h header, err error) {
+func readHeader(reply []any, calls int) (h replyHeader, err error) {
 	if len(reply) < headerLength {
 		return h, fmt.Errorf("the script answered %d elements", len(reply))
 	}
@@ -348,86 +350,86 @@ func readHeader(reply []any, calls int) (h header, err error) {
 		}
 		numbers[i] = n
 	}
-	h = header{int(numbers[0]), time.Unix(numbers[1], numbers[2]*1000)}
-	if h.failed < 0 || h.failed > calls || h.failed == 0 && len(reply) != headerLength+calls {
-		return h, fmt.Errorf("the script answered %d elements, and that call %d of %d failed", len(reply), h.failed, calls)
+	h = replyHeader{int(numbers[0]), time.Unix(numbers[1], numbers[2]*1000)}
+	if h.failedCall < 0 || h.failedCall > calls || h.failedCall == 0 && len(reply) != headerLength+calls {
+		return h, fmt.Errorf("the script answered %d elements, and that call %d of %d failed", len(reply), h.failedCall, calls)
 	}
 	return h, nil
 }
 
-// names builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with the
+// keyNames builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with the
 // same tag share a slot, and one script can change only keys of one slot.
-type names struct {
-	prefix   string
-	cluster  bool
-	followed map[string]bool // kinds of keys that are announced when they change
+type keyNames struct {
+	prefix         string
+	cluster        bool
+	announcedKinds map[string]bool // kinds of keys that are announced when they change
 }
 
-// followedTag is the tag of all followed kinds and of their stream.
-const followedTag = "followed"
+// announcedTag is the tag of all followed kinds and of their stream.
+const announcedTag = "followed"
 
 // tag returns the hash tag of a key: for unfollowed kinds, the identifier of its grant or
 // session, from the last colon to the first dot after it. Without a cluster, it is empty.
-func (n names) tag(key string) string {
+func (n keyNames) tag(key string) string {
 	switch {
 	case !n.cluster:
 		return ""
-	case n.follows(key):
-		return followedTag
+	case n.isAnnounced(key):
+		return announcedTag
 	}
 	id := key[strings.LastIndexByte(key, ':')+1:]
 	id, _, _ = strings.Cut(id, ".")
-	return braces.Replace(id)
+	return braceRemover.Replace(id)
 }
 
-var braces = strings.NewReplacer("{", "", "}", "")
+var braceRemover = strings.NewReplacer("{", "", "}", "")
 
-// follows reports whether changes of a key are announced.
-func (n names) follows(key string) bool { return n.followed[store.KindOf(key)] }
+// isAnnounced reports whether changes of a key are announced.
+func (n keyNames) isAnnounced(key string) bool { return n.announcedKinds[store.KindOf(key)] }
 
-func (n names) entry(key string) string { return n.start(n.tag(key)) + key }
+func (n keyNames) entryKey(key string) string { return n.keyPrefix(n.tag(key)) + key }
 
-// own returns the name of a key that is not an entry. It begins with an exclamation mark,
+// internalKey returns the name of a key that is not an entry. It begins with an exclamation mark,
 // which no kind of key begins with.
-func (n names) own(name, tag string) string { return n.start(tag) + "!" + name }
+func (n keyNames) internalKey(name, tag string) string { return n.keyPrefix(tag) + "!" + name }
 
-func (n names) start(tag string) string {
+func (n keyNames) keyPrefix(tag string) string {
 	if !n.cluster {
 		return n.prefix
 	}
 	return n.prefix + "{" + tag + "}"
 }
 
-// key returns the key of an entry from its name, or false if the name is not of an entry.
-func (n names) key(name string) (string, bool) {
-	key, ours := strings.CutPrefix(name, n.prefix)
-	if ours && n.cluster {
-		_, key, ours = strings.Cut(key, "}")
+// parseKey returns the key of an entry from its name, or false if the name is not of an entry.
+func (n keyNames) parseKey(name string) (string, bool) {
+	key, isEntry := strings.CutPrefix(name, n.prefix)
+	if isEntry && n.cluster {
+		_, key, isEntry = strings.Cut(key, "}")
 	}
-	return key, ours && !strings.HasPrefix(key, "!")
+	return key, isEntry && !strings.HasPrefix(key, "!")
 }
 
 // pattern returns the SCAN pattern for keys with a prefix.
-func (n names) pattern(prefix string) string {
+func (n keyNames) pattern(prefix string) string {
 	tag := ""
 	if n.cluster {
 		tag = "{*}"
 	}
-	return glob.Replace(n.prefix) + tag + glob.Replace(prefix) + "*"
+	return globEscaper.Replace(n.prefix) + tag + globEscaper.Replace(prefix) + "*"
 }
 
-var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 // recordVersion is the first byte of an entry, written by step.lua; the value follows. A
 // gateway also reads the previous version, so that gateways can be upgraded one at a time.
 const recordVersion = 1
 
-var errNewer = errors.New("the entry was written by a newer version of caddy-fhir")
+var errNewerVersion = errors.New("the entry was written by a newer version of caddy-fhir")
 
-// valueOf removes the version byte of a stored entry.
-func valueOf(record string) ([]byte, error) {
+// decodeRecord removes the version byte of a stored entry.
+func decodeRecord(record string) ([]byte, error) {
 	if record == "" || record[0] != recordVersion {
-		return nil, fmt.Errorf("%w: %.1q", errNewer, record)
+		return nil, fmt.Errorf("%w: %.1q", errNewerVersion, record)
 	}
 	return []byte(record[1:]), nil
 }

@@ -5,10 +5,10 @@ import "testing"
 func TestNames(t *testing.T) {
 	t.Parallel()
 	followed := map[string]bool{"revoked": true}
-	single, cluster := names{"fhir:", false, followed}, names{"fhir:", true, followed}
+	single, cluster := keyNames{"fhir:", false, followed}, keyNames{"fhir:", true, followed}
 	for _, tt := range []struct {
 		name  string
-		names names
+		names keyNames
 		key   string
 		want  string
 	}{
@@ -23,11 +23,11 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := tt.names.entry(tt.key)
+			got := tt.names.entryKey(tt.key)
 			if got != tt.want {
 				t.Errorf("it is called %s, want %s", got, tt.want)
 			}
-			if key, ok := tt.names.key(got); !ok || key != tt.key {
+			if key, ok := tt.names.parseKey(got); !ok || key != tt.key {
 				t.Errorf("the key of %s is %q, %v", got, key, ok)
 			}
 		})
@@ -35,11 +35,11 @@ func TestNames(t *testing.T) {
 }
 
 // Keys that are not entries are not listed.
-func TestOwnNames(t *testing.T) {
+func TestOtherKeysAreNotListed(t *testing.T) {
 	t.Parallel()
-	for _, n := range []names{{prefix: "fhir:"}, {prefix: "fhir:", cluster: true}} {
-		for _, name := range []string{n.own(streamName, followedTag), n.own(newStepID(), "a"), "other:session:a"} {
-			if key, ok := n.key(name); ok {
+	for _, n := range []keyNames{{prefix: "fhir:"}, {prefix: "fhir:", cluster: true}} {
+		for _, name := range []string{n.internalKey(streamName, announcedTag), n.internalKey(newStepID(), "a"), "other:session:a"} {
+			if key, ok := n.parseKey(name); ok {
 				t.Errorf("%s is the key %q", name, key)
 			}
 		}

@@ -28,8 +28,8 @@ func mustChange(t *testing.T, r *Roster, kind Kind, name string, alter Alteratio
 }
 
 // namesIn returns the names of users in a record, sorted.
-func namesIn(r *Record) (names []string) {
-	for name := range r.Of(Users) {
+func namesIn(r *Snapshot) (names []string) {
+	for name := range r.All(Users) {
 		names = append(names, name)
 	}
 	return slices.Sorted(slices.Values(names))
@@ -37,7 +37,7 @@ func namesIn(r *Record) (names []string) {
 
 func TestChange(t *testing.T) {
 	r := New(store.NewMemory(10, 0), new(LoadedEntries))
-	if r.Record() != nil {
+	if r.Snapshot() != nil {
 		t.Error("a record before it was read")
 	}
 	mustChange(t, r, Users, "a", Add(empty))
@@ -51,8 +51,8 @@ func TestChange(t *testing.T) {
 		want        error
 	}{
 		{"one that is there", "a", Users, Add(empty), nil, ErrExists},
-		{"removal of none", "a", Clients, Remove(), nil, ErrUnknown},
-		{"an edit of none", "b", Users, Replace(nil), nil, ErrUnknown},
+		{"removal of none", "a", Clients, Remove(), nil, ErrNotFound},
+		{"an edit of none", "b", Users, Replace(nil), nil, ErrNotFound},
 		{"a failing edit", "a", Users, Replace(func(e Entry) (Entry, error) { return e, failure }), nil, failure},
 		{"an addition that is refused", "b", Users, Add(empty), refuse, failure},
 		{"a removal that is refused", "a", Users, Remove(), refuse, failure},
@@ -62,14 +62,14 @@ func TestChange(t *testing.T) {
 		}
 		fresh := New(r.store, new(LoadedEntries))
 		for _, of := range []*Roster{r, fresh} {
-			if _, err := of.Read(t.Context()); err != nil || !slices.Equal(namesIn(of.Record()), []string{"a"}) || of.Record().Len(Users) != 1 || of.Record().Len(Clients) != 0 {
-				t.Errorf("%s changed something: %v, %v", tt.name, err, namesIn(of.Record()))
+			if _, err := of.Read(t.Context()); err != nil || !slices.Equal(namesIn(of.Snapshot()), []string{"a"}) || of.Snapshot().Len(Users) != 1 || of.Snapshot().Len(Clients) != 0 {
+				t.Errorf("%s changed something: %v, %v", tt.name, err, namesIn(of.Snapshot()))
 			}
 		}
 	}
 	mustChange(t, r, Users, "a", Remove())
-	if r.Record().Len(Users) != 0 || r.Record().Get(Users, "a") != nil {
-		t.Errorf("after the removal: %+v", r.Record().Get(Users, "a"))
+	if r.Snapshot().Len(Users) != 0 || r.Snapshot().Get(Users, "a") != nil {
+		t.Errorf("after the removal: %+v", r.Snapshot().Get(Users, "a"))
 	}
 }
 
@@ -86,13 +86,13 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 	changes.Wait()
 	r := New(shared, new(LoadedEntries))
-	if changed, err := r.Read(t.Context()); !changed || err != nil || r.Record().Len(Users) != 4 {
-		t.Errorf("%v %v: %v", changed, err, namesIn(r.Record()))
+	if changed, err := r.Read(t.Context()); !changed || err != nil || r.Snapshot().Len(Users) != 4 {
+		t.Errorf("%v %v: %v", changed, err, namesIn(r.Snapshot()))
 	}
 }
 
 // A change that another gateway made just before is visible: an entry is added once, and other gateways read both changes.
-func TestChangeJustBefore(t *testing.T) {
+func TestConcurrentChangeIsVisible(t *testing.T) {
 	memory := store.NewMemory(20, 0)
 	shared := &countingStore{Store: memory}
 	here, follower := New(shared, new(LoadedEntries)), New(memory, new(LoadedEntries))
@@ -102,7 +102,7 @@ func TestChangeJustBefore(t *testing.T) {
 	}
 	before := func(name string) {
 		shared.fail = func(calls []*store.Call) error {
-			if slices.ContainsFunc(calls, (*store.Call).Stores) {
+			if slices.ContainsFunc(calls, (*store.Call).StoresValue) {
 				shared.fail = nil
 				mustChange(t, New(memory, new(LoadedEntries)), Users, name, Add(empty))
 			}
@@ -115,8 +115,8 @@ func TestChangeJustBefore(t *testing.T) {
 	}
 	before("b")
 	mustChange(t, here, Users, "c", Add(empty))
-	if _, err := follower.Read(t.Context()); err != nil || !slices.Equal(namesIn(follower.Record()), []string{"a", "b", "c", "first"}) {
-		t.Errorf("%v, %v", namesIn(follower.Record()), err)
+	if _, err := follower.Read(t.Context()); err != nil || !slices.Equal(namesIn(follower.Snapshot()), []string{"a", "b", "c", "first"}) {
+		t.Errorf("%v, %v", namesIn(follower.Snapshot()), err)
 	}
 }
 
@@ -133,11 +133,11 @@ func TestFollowing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, want := namesIn(there.Record()), namesIn(whole.Record()); !slices.Equal(got, want) || there.Record().Len(Users) != len(want) {
+		if got, want := namesIn(there.Snapshot()), namesIn(whole.Snapshot()); !slices.Equal(got, want) || there.Snapshot().Len(Users) != len(want) {
 			t.Errorf("%s: %d users, want %d", name, len(got), len(want))
 		}
-		for name, e := range whole.Record().Of(Users) {
-			if !e.equal(*there.Record().Get(Users, name)) {
+		for name, e := range whole.Snapshot().All(Users) {
+			if !e.equal(*there.Snapshot().Get(Users, name)) {
 				t.Errorf("%s: another entry of %s", name, name)
 			}
 		}
@@ -156,7 +156,7 @@ func TestFollowing(t *testing.T) {
 		t.Errorf("read all entries for three changes: %v", err)
 	}
 	agree("a removal, an edit and an addition")
-	for i := range changesKept + 1 {
+	for i := range maxStoredChanges + 1 {
 		mustChange(t, here, Users, fmt.Sprint("more-", i), Add(empty))
 	}
 	agree("more changes than are kept")
@@ -168,7 +168,7 @@ func TestFollowing(t *testing.T) {
 	}
 	shared.Store = restored
 	other := New(shared, new(LoadedEntries))
-	for i := range int(there.known.read.Load().head.Number) { // more changes than it has read
+	for i := range int(there.loaded.latest.Load().head.Number) { // more changes than it has read
 		mustChange(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
 	}
 	agree("other changes after a restore")
@@ -197,22 +197,22 @@ func TestWatch(t *testing.T) {
 		go there.Watch(ctx, func() { heard++ }, slog.New(slog.DiscardHandler))
 		for i, name := range []string{"a", "b"} {
 			mustChange(t, here, Users, name, Add(empty))
-			time.Sleep(interval + time.Millisecond)
-			if synctest.Wait(); heard != i+1 || there.Record().Len(Users) != i+1 {
-				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Record()))
+			time.Sleep(pollInterval + time.Millisecond)
+			if synctest.Wait(); heard != i+1 || there.Snapshot().Len(Users) != i+1 {
+				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Snapshot()))
 			}
 		}
 		shared.down.Store(true)
-		time.Sleep(10 * interval)
-		if synctest.Wait(); heard != 2 || there.Record().Len(Users) != 2 {
-			t.Errorf("after an outage: heard %d times, %v", heard, namesIn(there.Record()))
+		time.Sleep(10 * pollInterval)
+		if synctest.Wait(); heard != 2 || there.Snapshot().Len(Users) != 2 {
+			t.Errorf("after an outage: heard %d times, %v", heard, namesIn(there.Snapshot()))
 		}
 	})
 }
 
 // An entry has a later generation than all previous entries with its name, even if clocks or the store were set back. An edit keeps the generation.
 func TestGenerations(t *testing.T) {
-	ahead, err := store.ToJSON(head{Number: 1, ID: "x", Latest: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())})
+	ahead, err := store.ToJSON(head{Number: 1, ID: "x", LatestGeneration: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +226,9 @@ func TestGenerations(t *testing.T) {
 			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), New(store.NewMemory(20, 0), new(LoadedEntries))
 		}
 		mustChange(t, r, Users, "a", Add(empty))
-		added := r.Record().Get(Users, "a").Generation
+		added := r.Snapshot().Get(Users, "a").Generation
 		mustChange(t, r, Users, "a", Replace(func(e Entry) (Entry, error) { return e, nil }))
-		if kept := r.Record().Get(Users, "a").Generation; kept != added || added <= latest {
+		if kept := r.Snapshot().Get(Users, "a").Generation; kept != added || added <= latest {
 			t.Errorf("%d after %d, kept as %d", added, latest, kept)
 		}
 		mustChange(t, r, Users, "a", Remove())
@@ -240,13 +240,13 @@ func TestGenerations(t *testing.T) {
 func TestFullRoster(t *testing.T) {
 	r := New(store.NewMemory(MaxEntries+2000, 0), new(LoadedEntries))
 	mustChange(t, r, Users, "first", Add(empty))
-	read := *r.known.read.Load()
-	many := make(map[named]*Entry, MaxEntries)
+	read := *r.loaded.latest.Load()
+	many := make(map[entryID]*Entry, MaxEntries)
 	for i := range MaxEntries - 1 {
-		many[named{Users, fmt.Sprint(i)}] = &empty
+		many[entryID{Users, fmt.Sprint(i)}] = &empty
 	}
-	read.record = read.record.with(many)
-	r.known.read.Store(&read)
+	read.snapshot = read.snapshot.withEntries(many)
+	r.loaded.latest.Store(&read)
 	if err := r.Change(t.Context(), Users, "x", Add(empty), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a user too many: %v", err)
 	}
@@ -284,7 +284,7 @@ func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
 // Unreadable values are reported, and known entries stay active. A reset repairs the store and keeps the unreadable values.
 func TestUnreadable(t *testing.T) {
 	const unreadable = `{"v":99}`
-	entry := named{Users, "a"}
+	entry := entryID{Users, "a"}
 	for name, tt := range map[string]struct {
 		damage func(s store.Store) error
 		kept   string // key of the unreadable value that is kept
@@ -308,8 +308,8 @@ func TestUnreadable(t *testing.T) {
 		if err := tt.damage(shared); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := there.Read(t.Context()); changed || err == nil || there.ReadError() == nil || there.Record().Len(Users) != 1 {
-			t.Errorf("%s: %v %v: %v, %v", name, changed, err, there.ReadError(), namesIn(there.Record()))
+		if changed, err := there.Read(t.Context()); changed || err == nil || there.ReadError() == nil || there.Snapshot().Len(Users) != 1 {
+			t.Errorf("%s: %v %v: %v, %v", name, changed, err, there.ReadError(), namesIn(there.Snapshot()))
 		}
 		if err := there.Change(t.Context(), Users, "b", Add(empty), nil); err == nil {
 			t.Errorf("%s: a change", name)
@@ -319,8 +319,8 @@ func TestUnreadable(t *testing.T) {
 		}
 		whole := New(shared, new(LoadedEntries))
 		for _, r := range []*Roster{there, whole} {
-			if _, err := r.Read(t.Context()); err != nil || r.ReadError() != nil || r.Record().Len(Users) != 1 {
-				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.ReadError(), namesIn(r.Record()))
+			if _, err := r.Read(t.Context()); err != nil || r.ReadError() != nil || r.Snapshot().Len(Users) != 1 {
+				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.ReadError(), namesIn(r.Snapshot()))
 			}
 		}
 		if kept, err := shared.Get(t.Context(), tt.kept); string(kept) != unreadable || err != nil {
@@ -342,11 +342,11 @@ func TestUnreadableChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustChange(t, here, Users, "a", Remove())
-	if err := shared.Put(t.Context(), changeKey(here.known.read.Load().head.Number), []byte(`{"v":99}`), store.Forever); err != nil {
+	if err := shared.Put(t.Context(), changeKey(here.loaded.latest.Load().head.Number), []byte(`{"v":99}`), store.Forever); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := there.Read(t.Context()); !changed || err != nil || there.Record().Len(Users) != 0 {
-		t.Errorf("%t, %v, %v", changed, err, namesIn(there.Record()))
+	if changed, err := there.Read(t.Context()); !changed || err != nil || there.Snapshot().Len(Users) != 0 {
+		t.Errorf("%t, %v, %v", changed, err, namesIn(there.Snapshot()))
 	}
 }
 
@@ -360,12 +360,12 @@ func TestLostHead(t *testing.T) {
 	}
 	started := New(shared, new(LoadedEntries))
 	for _, r := range []*Roster{running, started} {
-		if _, err := r.Read(t.Context()); err != nil || !slices.Equal(namesIn(r.Record()), []string{"a"}) {
-			t.Errorf("%v, %v", err, namesIn(r.Record()))
+		if _, err := r.Read(t.Context()); err != nil || !slices.Equal(namesIn(r.Snapshot()), []string{"a"}) {
+			t.Errorf("%v, %v", err, namesIn(r.Snapshot()))
 		}
 	}
 	mustChange(t, started, Users, "b", Add(empty))
-	if _, err := running.Read(t.Context()); err != nil || !slices.Equal(namesIn(running.Record()), []string{"a", "b"}) {
-		t.Errorf("after a change: %v, %v", err, namesIn(running.Record()))
+	if _, err := running.Read(t.Context()); err != nil || !slices.Equal(namesIn(running.Snapshot()), []string{"a", "b"}) {
+		t.Errorf("after a change: %v, %v", err, namesIn(running.Snapshot()))
 	}
 }

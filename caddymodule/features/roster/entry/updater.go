@@ -20,13 +20,13 @@ type Updater struct {
 	Resolve Resolver     // decodes an entry
 	Logger  *slog.Logger // reports inactive entries
 
-	mu         sync.Mutex              // locked while the server is replaced
-	configured *authorize.Server       // server without the roster
-	inForce    *authorize.Server       // server with the roster
-	replace    func(*authorize.Server) // activates a server
-	record     *Record                 // active record
-	placed     map[named]resolved      // active entries
-	problems   map[named]problem       // problems of inactive entries
+	mu               sync.Mutex              // locked while the server is replaced
+	configuredServer *authorize.Server       // server without the roster
+	activeServer     *authorize.Server       // server with the roster
+	replace          func(*authorize.Server) // activates a server
+	snapshot         *Snapshot               // active record
+	activeIDs        map[entryID]serverIDs   // active entries
+	problems         map[entryID]problem     // problems of inactive entries
 }
 
 // problem is the reason why an entry is inactive.
@@ -39,39 +39,39 @@ type problem struct {
 // must be [Updater.EnsureLoaded]. Attach activates the entries that have been read, and reads nothing.
 func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.Server)) {
 	u.mu.Lock()
-	u.configured, u.inForce, u.replace = configured, configured, replace
+	u.configuredServer, u.activeServer, u.replace = configured, configured, replace
 	u.mu.Unlock()
 	u.apply()
 }
 
 // Len returns the number of entries of a kind as last read.
-func (u *Updater) Len(kind Kind) int { return u.Roster.Record().Len(kind) }
+func (u *Updater) Len(kind Kind) int { return u.Roster.Snapshot().Len(kind) }
 
 // Problem returns why an entry is inactive; nil if it is active.
 func (u *Updater) Problem(kind Kind, name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.problems[named{kind, name}].err
+	return u.problems[entryID{kind, name}].err
 }
 
-// Record reads and activates the roster, and returns it.
-func (u *Updater) Record(ctx context.Context) (*Record, error) {
+// Snapshot reads and activates the roster, and returns it.
+func (u *Updater) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if _, err := u.Roster.Read(ctx); err != nil {
 		return nil, err
 	}
 	u.apply()
-	return u.Roster.Record(), nil
+	return u.Roster.Snapshot(), nil
 }
 
 // Change changes an entry, immediately at this gateway and shortly after at other gateways. If the resulting entry could
 // not be active, the change is refused and nothing is changed.
 func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alteration) error {
-	n := named{kind, name}
+	n := entryID{kind, name}
 	err := u.Roster.Change(ctx, kind, name, alter, func(_, after *Entry) error {
 		if after == nil {
 			return nil
 		}
-		if err := u.check(member{n, *after}); err != nil {
+		if err := u.checkEntry(namedEntry{n, *after}); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil
@@ -82,23 +82,23 @@ func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alte
 	return err
 }
 
-// check returns an error if an entry cannot be active together with the others.
-func (u *Updater) check(m member) error {
+// checkEntry returns an error if an entry cannot be active together with the others.
+func (u *Updater) checkEntry(m namedEntry) error {
 	u.apply()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	draft := u.inForce.Draft()
-	u.placed[m.named].remove(draft)
-	_, err := u.place(draft, m)
+	draft := u.activeServer.Draft()
+	u.activeIDs[m.entryID].removeFrom(draft)
+	_, err := u.addToDraft(draft, m)
 	return err
 }
 
 // Reset calls [Roster.Reset] and returns the new record.
-func (u *Updater) Reset(ctx context.Context) (*Record, error) {
+func (u *Updater) Reset(ctx context.Context) (*Snapshot, error) {
 	if err := u.Roster.Reset(ctx); err != nil {
 		return nil, err
 	}
-	return u.Record(ctx)
+	return u.Snapshot(ctx)
 }
 
 // Run reads the roster and follows it until ctx is canceled.
@@ -111,7 +111,7 @@ func (u *Updater) Run(ctx context.Context) {
 
 // EnsureLoaded reads the roster unless it has been read, because an unread roster may contain an unknown client or user.
 func (u *Updater) EnsureLoaded(ctx context.Context) error {
-	if u.Roster.Record() != nil {
+	if u.Roster.Snapshot() != nil {
 		return nil
 	}
 	if _, err := u.Roster.Read(ctx); err != nil {
@@ -127,11 +127,11 @@ func (u *Updater) EnsureLoaded(ctx context.Context) error {
 func (u *Updater) apply() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	record := u.Roster.Record()
-	if record == nil || record == u.record {
+	snapshot := u.Roster.Snapshot()
+	if snapshot == nil || snapshot == u.snapshot {
 		return
 	}
-	draft, problems := u.draft(record)
+	draft, problems := u.newDraft(snapshot)
 	server, err := draft.Server()
 	if err != nil { // must not happen: the configuration and the entries have been accepted
 		u.Logger.Error("stored clients and users are not active", "error", err)
@@ -142,16 +142,16 @@ func (u *Updater) apply() {
 			u.Logger.Error("stored entry is not active", "kind", string(n.kind), "name", n.name, "error", p.err)
 		}
 	}
-	u.record, u.problems = record, problems
-	u.inForce = server
+	u.snapshot, u.problems = snapshot, problems
+	u.activeServer = server
 	u.replace(server)
 }
 
-// resolved is the client_id or user name of a resolved entry. It may differ from the name of the entry if another version
+// serverIDs is the client_id or user name of a resolved entry. It may differ from the name of the entry if another version
 // of the software wrote the entry.
-type resolved struct{ client, user string }
+type serverIDs struct{ client, user string }
 
-func (r resolved) remove(from *authorize.Draft) {
+func (r serverIDs) removeFrom(from *authorize.Draft) {
 	if r.client != "" {
 		from.RemoveClient(r.client)
 	}
@@ -160,8 +160,8 @@ func (r resolved) remove(from *authorize.Draft) {
 	}
 }
 
-// place adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes nothing.
-func (u *Updater) place(draft *authorize.Draft, m member) (r resolved, err error) {
+// addToDraft adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes nothing.
+func (u *Updater) addToDraft(draft *authorize.Draft, m namedEntry) (r serverIDs, err error) {
 	var c authorize.Config
 	if err := u.Resolve(&c, m.kind, m.entry); err != nil {
 		return r, err
@@ -181,52 +181,52 @@ func (u *Updater) place(draft *authorize.Draft, m member) (r resolved, err error
 	return r, nil
 }
 
-// draft returns a draft with the entries of a record, and the problems of inactive entries. If a record is active, it
+// newDraft returns a draft with the entries of a record, and the problems of inactive entries. If a record is active, it
 // places only the differences.
-func (u *Updater) draft(record *Record) (*authorize.Draft, map[named]problem) {
-	changed, removed := record.differences(u.record)
-	if u.record != nil {
-		if draft, problems := u.advance(changed, removed); draft != nil {
+func (u *Updater) newDraft(snapshot *Snapshot) (*authorize.Draft, map[entryID]problem) {
+	changed, removed := snapshot.diff(u.snapshot)
+	if u.snapshot != nil {
+		if draft, problems := u.updateDraft(changed, removed); draft != nil {
 			return draft, problems
 		}
 	}
-	return u.rebuild(record.members())
+	return u.rebuildDraft(snapshot.sorted())
 }
 
-// advance returns the draft of the active record with differences; nil if these may activate or deactivate other entries,
+// updateDraft returns the draft of the active record with differences; nil if these may activate or deactivate other entries,
 // because the older of two conflicting entries wins.
-func (u *Updater) advance(changed []member, removed []named) (*authorize.Draft, map[named]problem) {
-	draft, problems, placed := u.inForce.Draft(), maps.Clone(u.problems), map[named]resolved{}
+func (u *Updater) updateDraft(changed []namedEntry, removed []entryID) (*authorize.Draft, map[entryID]problem) {
+	draft, problems, added := u.activeServer.Draft(), maps.Clone(u.problems), map[entryID]serverIDs{}
 	for _, m := range changed {
-		removed = append(removed, m.named)
+		removed = append(removed, m.entryID)
 	}
 	for _, n := range removed {
-		u.placed[n].remove(draft)
+		u.activeIDs[n].removeFrom(draft)
 		delete(problems, n)
-		placed[n] = resolved{}
+		added[n] = serverIDs{}
 	}
 	for _, m := range changed {
 		var p problem
-		if placed[m.named], p = u.attempt(draft, m); p.conflict {
+		if added[m.entryID], p = u.tryAdd(draft, m); p.conflict {
 			return nil, nil
 		} else if p.err != nil {
-			problems[m.named] = p
+			problems[m.entryID] = p
 		}
 	}
 	for _, n := range removed {
-		if u.placed[n] != (resolved{}) && hasConflict(problems) {
+		if u.activeIDs[n] != (serverIDs{}) && hasConflict(problems) {
 			return nil, nil
 		}
 	}
-	for n, r := range placed {
-		if u.placed[n] = r; r == (resolved{}) {
-			delete(u.placed, n)
+	for n, r := range added {
+		if u.activeIDs[n] = r; r == (serverIDs{}) {
+			delete(u.activeIDs, n)
 		}
 	}
 	return draft, problems
 }
 
-func hasConflict(problems map[named]problem) bool {
+func hasConflict(problems map[entryID]problem) bool {
 	for _, p := range problems {
 		if p.conflict {
 			return true
@@ -235,27 +235,27 @@ func hasConflict(problems map[named]problem) bool {
 	return false
 }
 
-// attempt places an entry. If that fails, the problem distinguishes a conflict with another entry from an invalid entry.
-func (u *Updater) attempt(draft *authorize.Draft, m member) (resolved, problem) {
-	r, err := u.place(draft, m)
+// tryAdd places an entry. If that fails, the problem distinguishes a conflict with another entry from an invalid entry.
+func (u *Updater) tryAdd(draft *authorize.Draft, m namedEntry) (serverIDs, problem) {
+	r, err := u.addToDraft(draft, m)
 	if err == nil {
 		return r, problem{}
 	}
-	_, alone := u.place(u.configured.Draft(), m)
-	return r, problem{err, alone == nil}
+	_, aloneErr := u.addToDraft(u.configuredServer.Draft(), m)
+	return r, problem{err, aloneErr == nil}
 }
 
-// rebuild returns a draft with all members of a record, oldest first.
-func (u *Updater) rebuild(members []member) (*authorize.Draft, map[named]problem) {
-	draft, problems := u.configured.Draft(), map[named]problem{}
-	u.placed = make(map[named]resolved, len(members))
+// rebuildDraft returns a draft with all members of a record, oldest first.
+func (u *Updater) rebuildDraft(members []namedEntry) (*authorize.Draft, map[entryID]problem) {
+	draft, problems := u.configuredServer.Draft(), map[entryID]problem{}
+	u.activeIDs = make(map[entryID]serverIDs, len(members))
 	for _, m := range members {
-		r, p := u.attempt(draft, m)
+		r, p := u.tryAdd(draft, m)
 		if p.err != nil {
-			problems[m.named] = p
+			problems[m.entryID] = p
 			continue
 		}
-		u.placed[m.named] = r
+		u.activeIDs[m.entryID] = r
 	}
 	return draft, problems
 }

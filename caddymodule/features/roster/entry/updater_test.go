@@ -28,8 +28,8 @@ func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	return err
 }
 
-// attached returns the updater of a server with one client in its configuration.
-func attached(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
+// newAttachedUpdater returns the updater of a server with one client in its configuration.
+func newAttachedUpdater(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
 	t.Helper()
 	u := &Updater{Roster: New(s, new(LoadedEntries)), Resolve: clientEntry, Logger: logger}
 	configured, err := authorize.New(authorize.Config{
@@ -45,13 +45,13 @@ func attached(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
 
 func newUpdater(t *testing.T, s store.Store) *Updater {
 	t.Helper()
-	return attached(t, s, slog.New(slog.DiscardHandler))
+	return newAttachedUpdater(t, s, slog.New(slog.DiscardHandler))
 }
 
-// ask sends an authorization request with nothing but a client_id. A known client gets a redirect.
-func ask(u *Updater, id string) int {
+// sendAuthorizationRequest sends an authorization request with nothing but a client_id. A known client gets a redirect.
+func sendAuthorizationRequest(u *Updater, id string) int {
 	u.mu.Lock()
-	server := u.inForce
+	server := u.activeServer
 	u.mu.Unlock()
 	w := httptest.NewRecorder()
 	server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.org/oauth2/authorize?redirect_uri=https://app.example/&client_id="+id, nil))
@@ -82,7 +82,7 @@ func TestEntriesInForce(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "c": http.StatusFound, "x": http.StatusBadRequest} {
-		if got := ask(updater, id); got != want {
+		if got := sendAuthorizationRequest(updater, id); got != want {
 			t.Errorf("%s: %d, want %d", id, got, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestConflicts(t *testing.T) {
 	check := func(step string, want map[string]bool) {
 		t.Helper()
 		for _, s := range []*Updater{here, there, newUpdater(t, shared)} {
-			if _, err := s.Record(t.Context()); err != nil {
+			if _, err := s.Snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for name, want := range want {
@@ -139,7 +139,7 @@ func TestConflicts(t *testing.T) {
 	mustChange(t, here.Roster, Clients, "older", Remove())
 	check("the older is gone", map[string]bool{"younger": true, "other": true})
 	for id, want := range map[string]int{"x": http.StatusFound, "y": http.StatusFound, "z": http.StatusBadRequest} {
-		if got := ask(there, id); got != want {
+		if got := sendAuthorizationRequest(there, id); got != want {
 			t.Errorf("%s: %d, want %d", id, got, want)
 		}
 	}
@@ -150,9 +150,9 @@ func TestLog(t *testing.T) {
 	var log strings.Builder
 	shared := store.NewMemory(100, 0)
 	put(t, New(shared, new(LoadedEntries)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
-	updater := attached(t, shared, slog.New(slog.NewTextHandler(&log, nil)))
+	updater := newAttachedUpdater(t, shared, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
-		if _, err := updater.Record(t.Context()); err != nil {
+		if _, err := updater.Snapshot(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,14 +168,14 @@ func TestUnreadRoster(t *testing.T) {
 	updater := newUpdater(t, shared)
 	shared.down.Store(true)
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {
-		if got := ask(updater, id); got != want {
+		if got := sendAuthorizationRequest(updater, id); got != want {
 			t.Errorf("during an outage: %s: %d, want %d", id, got, want)
 		}
 	}
 	shared.down.Store(false)
-	ask(updater, "x") // reads the roster
+	sendAuthorizationRequest(updater, "x") // reads the roster
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
-		if got := ask(updater, id); got != want {
+		if got := sendAuthorizationRequest(updater, id); got != want {
 			t.Errorf("later: %s: %d, want %d", id, got, want)
 		}
 	}
@@ -194,16 +194,16 @@ func TestRunEnds(t *testing.T) {
 func TestListedChangeIsInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)
-	if _, err := there.Record(t.Context()); err != nil {
+	if _, err := there.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := here.Change(t.Context(), Clients, "a", Add(Entry{Config: []byte(`"a"`)})); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := there.Record(t.Context()); err != nil {
+	if _, err := there.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(there, "a"); got != http.StatusFound {
+	if got := sendAuthorizationRequest(there, "a"); got != http.StatusFound {
 		t.Errorf("%d, want %d", got, http.StatusFound)
 	}
 }
@@ -235,7 +235,7 @@ func TestConstantCost(t *testing.T) {
 
 // Changes that a gateway reads during a refused change, or through the server of an earlier configuration, become active
 // within the interval like all others.
-func TestFollowingWhoeverReads(t *testing.T) {
+func TestFollowingAfterOtherReads(t *testing.T) {
 	for name, read := range map[string]func(context.Context, *Updater) error{
 		"a refused change": func(ctx context.Context, s *Updater) error {
 			if err := s.Change(ctx, Clients, "b", Add(empty)); !errors.Is(err, ErrExists) {
@@ -250,7 +250,7 @@ func TestFollowingWhoeverReads(t *testing.T) {
 			return nil
 		},
 		"another server": func(ctx context.Context, s *Updater) error {
-			_, err := New(s.Roster.store, s.Roster.known).Read(ctx)
+			_, err := New(s.Roster.store, s.Roster.loaded).Read(ctx)
 			return err
 		},
 	} {
@@ -263,16 +263,16 @@ func TestFollowingWhoeverReads(t *testing.T) {
 				var running sync.WaitGroup
 				defer func() { stop(); running.Wait() }()
 				running.Go(func() { there.Run(ctx) })
-				time.Sleep(interval + time.Millisecond)
-				if got := ask(there, "a"); got != http.StatusFound {
+				time.Sleep(pollInterval + time.Millisecond)
+				if got := sendAuthorizationRequest(there, "a"); got != http.StatusFound {
 					t.Fatalf("before: %d", got)
 				}
 				mustChange(t, here.Roster, Clients, "a", Remove())
 				if err := read(ctx, there); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(interval + time.Millisecond)
-				if got := ask(there, "a"); got != http.StatusBadRequest {
+				time.Sleep(pollInterval + time.Millisecond)
+				if got := sendAuthorizationRequest(there, "a"); got != http.StatusBadRequest {
 					t.Errorf("a removed client goes on: %d", got)
 				}
 			})

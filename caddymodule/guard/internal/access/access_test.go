@@ -73,7 +73,7 @@ func TestDocument(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))
+			r := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewTypeRules(nil))
 			if got := r.Covers(r.Grants[0], res); got.Covered != tt.covers {
 				t.Errorf("covers: %v", got)
 			}
@@ -104,8 +104,8 @@ func TestDocumentNeeds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := access.New(access.Holder{Scope: "patient/*.r", Patient: "a"}, access.NewShared(nil))
-			if got := r.Covers(r.Grants[0], res); !got.Covered || len(got.Needed) != tt.needed {
+			r := access.New(access.Holder{Scope: "patient/*.r", Patient: "a"}, access.NewTypeRules(nil))
+			if got := r.Covers(r.Grants[0], res); !got.Covered || len(got.Dependencies) != tt.needed {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -123,7 +123,7 @@ func TestEffects(t *testing.T) {
 	if got := access.SideEffectOf("SubscriptionTopic"); got != "" {
 		t.Errorf("a type of R5's is %q", got)
 	}
-	if a, b := access.SideEffectOf("Subscription"), access.SideEffectOf("SearchParameter"); a != access.Sends || b != access.Steers {
+	if a, b := access.SideEffectOf("Subscription"), access.SideEffectOf("SearchParameter"); a != access.NotifiesRecipients || b != access.AltersBehavior {
 		t.Errorf("Subscription %q, SearchParameter %q", a, b)
 	}
 }

@@ -5,13 +5,13 @@
 //	   │ [New]                 one grant for each scope, with its context and its constraint
 //	   ▼
 //	[Rights]                   rights.go
-//	   │ [Rights.For]          the grants for a type and a permission. None: 403
+//	   │ [Rights.GrantsFor]          the grants for a type and a permission. None: 403
 //	   │ [Rights.IsUnrestricted]        one of them covers all resources of the type: nothing more to judge
 //	   ▼
 //	[Rights.Covers]            verdict.go: whether a grant covers a resource;
 //	                           a document is covered if each of its entries is
 //	                           rule.go: the rules by type, as one table
-//	[Shared.Confine]           rule.go: searches that find the resources that a grant covers
+//	[TypeRules.Confine]           rule.go: searches that find the resources that a grant covers
 //	[SideEffectOf]                 rule.go: side effects of storing a resource of a type
 //
 // The context of one grant is never combined with the constraint of another.

@@ -25,17 +25,17 @@ func TestGenerated(t *testing.T) {
 	if *slow {
 		samples *= 10
 	}
-	d := drawing{rand.New(rand.NewPCG(11, 12))}
+	d := sampler{rand.New(rand.NewPCG(11, 12))}
 	covered, written := 0, 0
 	for range samples {
 		text := d.resource()
 		res := parse(t, text)
 		scope := d.scope(res.Type)
-		r := New(Holder{Scope: scope, Patient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}, UserPatient: "a"}, NewShared(nil))
+		r := New(Holder{Scope: scope, Patient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}, UserPatient: "a"}, NewTypeRules(nil))
 		for _, g := range r.Grants {
 			if isCovered(r.Covers(g, res)) {
 				covered++
-				checkInside(t, scope, text, res)
+				checkCoveredResource(t, scope, text, res)
 			}
 			if isCovered(r.CoversNew(g, res)) {
 				written++
@@ -48,17 +48,17 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// checkInside checks a resource that a bound grant covers.
-func checkInside(t *testing.T, scope, text string, res resource.Resource) {
+// checkCoveredResource checks a resource that a bound grant covers.
+func checkCoveredResource(t *testing.T, scope, text string, res resource.Resource) {
 	t.Helper()
-	named := namedIn(t, text, res.Type)
+	named := namedReferences(t, text, res.Type)
 	inside := slices.Contains(named, "Patient/a")
 	if res.Type == "Patient" {
 		inside = res.ID == "a"
 	}
-	switch rule := defaultShared[res.Type]; {
-	case rule == unassigned && len(named) > 0 && !inside,
-		rule == alone && slices.ContainsFunc(named, isAnother),
+	switch rule := defaultTypeRules[res.Type]; {
+	case rule == unassignedRule && len(named) > 0 && !inside,
+		rule == aloneRule && slices.ContainsFunc(named, isOtherPatient),
 		rule == nil && !inside:
 		t.Fatalf("%s covers %s", scope, text)
 	}
@@ -67,25 +67,25 @@ func checkInside(t *testing.T, scope, text string, res resource.Resource) {
 // checkWritten checks a resource that a bound grant permits to write.
 func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
 	t.Helper()
-	if res.Type != "Patient" && slices.ContainsFunc(namedIn(t, text, res.Type), isAnother) {
+	if res.Type != "Patient" && slices.ContainsFunc(namedReferences(t, text, res.Type), isOtherPatient) {
 		t.Fatalf("%s writes %s", scope, text)
 	}
 }
 
-// isAnother reports whether a reference may be to a patient other than a.
-func isAnother(reference string) bool {
+// isOtherPatient reports whether a reference may be to a patient other than a.
+func isOtherPatient(reference string) bool {
 	return strings.Contains(reference, "Patient") && reference != "Patient/a"
 }
 
-// namedIn returns the references of membership from decoded JSON, independently of the guard.
-func namedIn(t *testing.T, text, resourceType string) []string {
+// namedReferences returns the references of membership from decoded JSON, independently of the guard.
+func namedReferences(t *testing.T, text, resourceType string) []string {
 	t.Helper()
 	var decoded any
 	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	names, _ := compartment.Patient(resourceType)
+	names, _ := compartment.PatientParameters(resourceType)
 	for _, name := range append(slices.Clone(names), "patient") {
 		p, _ := searchparam.Lookup(resourceType, name)
 		for _, path := range p.Paths {
@@ -116,10 +116,10 @@ func references(value any, path []string) []string {
 	return nil
 }
 
-// drawing generates random samples.
-type drawing struct{ *rand.Rand }
+// sampler generates random samples.
+type sampler struct{ *rand.Rand }
 
-func one[T any](d drawing, from ...T) T { return from[d.IntN(len(from))] }
+func pickOne[T any](d sampler, from ...T) T { return from[d.IntN(len(from))] }
 
 // types are the generated types: with one membership parameter, with several, and with a rule.
 var types = []string{
@@ -128,20 +128,20 @@ var types = []string{
 }
 
 // scope returns a random patient-bound scope, for the type or another.
-func (d drawing) scope(resourceType string) string {
-	scope := one(d, "patient/", "user/") + one(d, resourceType, resourceType, "*", one(d, types...)) + "." + one(d, "cruds", "rs", "r", "cud", "read", "*")
+func (d sampler) scope(resourceType string) string {
+	scope := pickOne(d, "patient/", "user/") + pickOne(d, resourceType, resourceType, "*", pickOne(d, types...)) + "." + pickOne(d, "cruds", "rs", "r", "cud", "read", "*")
 	if !strings.HasSuffix(scope, "read") && !strings.HasSuffix(scope, ".*") {
-		scope += one(d, "", "", "?_id=a,b", "?status=final", "?_tag=x")
+		scope += pickOne(d, "", "", "?_id=a,b", "?status=final", "?_tag=x")
 	}
 	return scope
 }
 
 // resource returns a random resource with references to patients in and outside of membership elements.
-func (d drawing) resource() string {
-	resourceType := one(d, types...)
-	members := []string{fmt.Sprintf(`"resourceType":%q,"id":%q`, resourceType, one(d, "a", "b", "c"))}
+func (d sampler) resource() string {
+	resourceType := pickOne(d, types...)
+	members := []string{fmt.Sprintf(`"resourceType":%q,"id":%q`, resourceType, pickOne(d, "a", "b", "c"))}
 	used := map[string]bool{}
-	names, _ := compartment.Patient(resourceType)
+	names, _ := compartment.PatientParameters(resourceType)
 	for _, name := range append(slices.Clone(names), "patient", "status") {
 		p, _ := searchparam.Lookup(resourceType, name)
 		for _, path := range p.Paths {
@@ -160,13 +160,13 @@ func (d drawing) resource() string {
 }
 
 // element returns a random element at a path.
-func (d drawing) element(path resource.Path) string {
+func (d sampler) element(path resource.Path) string {
 	text := d.reference()
 	if path.Type == "code" {
-		text = one(d, `"final"`, `"amended"`)
+		text = pickOne(d, `"final"`, `"amended"`)
 	}
 	for _, name := range slices.Backward(path.Elements) {
-		if text = fmt.Sprintf(`%q:%s`, name, one(d, text, "["+text+"]")); name != path.Elements[0] {
+		if text = fmt.Sprintf(`%q:%s`, name, pickOne(d, text, "["+text+"]")); name != path.Elements[0] {
 			text = "{" + text + "}"
 		}
 	}
@@ -174,16 +174,16 @@ func (d drawing) element(path resource.Path) string {
 }
 
 // inner returns a random element that is unrelated to membership, or contained.
-func (d drawing) inner() string {
-	return one(d, d.reference(), `{"url":"x","valueReference":`+d.reference()+`}`,
+func (d sampler) inner() string {
+	return pickOne(d, d.reference(), `{"url":"x","valueReference":`+d.reference()+`}`,
 		`{"resourceType":"Observation","id":"c","subject":`+d.reference()+`}`, `{"other":`+d.reference()+`}`)
 }
 
 // reference returns a random reference: to the patient, to another, or to another type.
-func (d drawing) reference() string {
-	return fmt.Sprintf(`{"reference":%q}`, one(d, "Patient/a", "Patient/b", "Patient/b/_history/1", "Patient?identifier=a",
+func (d sampler) reference() string {
+	return fmt.Sprintf(`{"reference":%q}`, pickOne(d, "Patient/a", "Patient/b", "Patient/b/_history/1", "Patient?identifier=a",
 		"https://other.example/fhir/Patient/a", "Group/a", "#c", "urn:uuid:a", "Patient/ab", "Practitioner/a"))
 }
 
 // isCovered reports whether a verdict covers a resource without further look-ups.
-func isCovered(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }
+func isCovered(v Verdict) bool { return v.Covered && len(v.Dependencies) == 0 }

@@ -49,7 +49,7 @@ func TestGrants(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			bound := nothing
-			if r := New(tt.holder, NewShared(nil)); len(r.Grants) > 0 {
+			if r := New(tt.holder, NewTypeRules(nil)); len(r.Grants) > 0 {
 				bound = r.Grants[0].Patient
 			}
 			if bound != tt.bound {
@@ -102,8 +102,8 @@ func TestPermissions(t *testing.T) {
 	} {
 		t.Run(tt.scope+" "+tt.resourceType+" "+tt.permission.String(), func(t *testing.T) {
 			t.Parallel()
-			r := New(Holder{Scope: tt.scope, Patient: "a", User: practitioner}, NewShared(nil))
-			if got := len(r.For(tt.resourceType, tt.permission)) > 0; got != tt.granted {
+			r := New(Holder{Scope: tt.scope, Patient: "a", User: practitioner}, NewTypeRules(nil))
+			if got := len(r.GrantsFor(tt.resourceType, tt.permission)) > 0; got != tt.granted {
 				t.Errorf("granted %v", got)
 			}
 			if got := r.RequiresUnrestricted(tt.resourceType, tt.permission); got != tt.onlyWhole {
@@ -118,8 +118,8 @@ func TestPermissions(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	r := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(Shared{"Device": closed, "Observation": closed}))
-	if len(r.For("Device", smart.Read))+len(r.For("Observation", smart.Read)) != 0 || len(r.For("Condition", smart.Read)) != 1 {
+	r := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewTypeRules(TypeRules{"Device": closedRule, "Observation": closedRule}))
+	if len(r.GrantsFor("Device", smart.Read))+len(r.GrantsFor("Observation", smart.Read)) != 0 || len(r.GrantsFor("Condition", smart.Read)) != 1 {
 		t.Error("a closed type is granted")
 	}
 }
@@ -137,7 +137,7 @@ func TestAll(t *testing.T) {
 		"fhirUser":                     "",
 		"system/*.r system/Patient.cs": "r",
 	} {
-		if got := New(Holder{Scope: scope, Patient: "a", User: practitioner}, nil).whole[smart.AnyType].String(); got != want {
+		if got := New(Holder{Scope: scope, Patient: "a", User: practitioner}, nil).unrestricted[smart.AnyType].String(); got != want {
 			t.Errorf("%s: %q, want %q", scope, got, want)
 		}
 	}
@@ -176,7 +176,7 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := New(tt.holder, nil).Missing
+			got := New(tt.holder, nil).UnusableScopeReason
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -188,7 +188,7 @@ func TestMissing(t *testing.T) {
 func TestHasOne(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]bool{"system/*.rs": true, "system/*.cruds": true, "system/ValueSet.rs": false, "system/*.r": false, "openid": false} {
-		if got := New(Holder{Scope: scope}, nil).HasOne([]string{"system/*.rs"}); got != want {
+		if got := New(Holder{Scope: scope}, nil).HasAnyScope([]string{"system/*.rs"}); got != want {
 			t.Errorf("%s: %v", scope, got)
 		}
 	}
@@ -198,12 +198,12 @@ func TestHasOne(t *testing.T) {
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
-		before := New(Holder{Scope: "system/Group.r"}, NewShared(nil))
-		r := before.With(g).WithoutUnrestricted()
+		before := New(Holder{Scope: "system/Group.r"}, NewTypeRules(nil))
+		r := before.WithGrant(g).WithoutUnrestricted()
 		if r.IsUnrestricted("Patient", smart.Read) || r.IsUnrestricted(smart.AnyType, smart.Read) || before.IsUnrestricted("Patient", smart.Read) {
 			t.Errorf("%s: whole", g.Type)
 		}
-		if len(r.For("Patient", smart.Read)) != 1 || !r.Covers(g, resource.Resource{Type: "Patient", ID: "a"}).Covered {
+		if len(r.GrantsFor("Patient", smart.Read)) != 1 || !r.Covers(g, resource.Resource{Type: "Patient", ID: "a"}).Covered {
 			t.Errorf("%s: not covered", g.Type)
 		}
 	}
@@ -212,10 +212,10 @@ func TestJudged(t *testing.T) {
 // A grant by rule permits the interaction, but covers no resource itself.
 func TestByRule(t *testing.T) {
 	t.Parallel()
-	g := Grant{Type: smart.AnyType, Permission: smart.Read, ByRule: true}
-	before := New(Holder{}, NewShared(nil))
-	r := before.With(g)
-	if len(r.For("Patient", smart.Read)) != 1 || len(before.Grants) != 0 {
+	g := Grant{Type: smart.AnyType, Permission: smart.Read, DependsOnPolicy: true}
+	before := New(Holder{}, NewTypeRules(nil))
+	r := before.WithGrant(g)
+	if len(r.GrantsFor("Patient", smart.Read)) != 1 || len(before.Grants) != 0 {
 		t.Errorf("grants %v, before %v", r.Grants, before.Grants)
 	}
 	res := resource.Resource{Type: "Patient", ID: "a"}
@@ -225,7 +225,7 @@ func TestByRule(t *testing.T) {
 }
 
 // Each scope in a challenge would permit the request, and no scope is named if none would.
-func TestLacking(t *testing.T) {
+func TestChallengeScopes(t *testing.T) {
 	t.Parallel()
 	doctor := Holder{Scope: "openid user/Patient.rs", User: practitioner}
 	bound := Holder{Scope: "launch/patient patient/Patient.rs", Patient: "a"}
@@ -248,14 +248,14 @@ func TestLacking(t *testing.T) {
 		{"without a constraint", "Observation", smart.Read, true, Holder{Scope: "system/Observation.r?status=final"}, "system/Observation.r"},
 		{"in SMART 2", "Observation", smart.Create, false, Holder{Scope: "system/*.read"}, "system/Observation.c"},
 		{"without a patient", "Observation", smart.Read, false, Holder{Scope: "patient/*.s"}, ""},
-		{"after the relationship", "Observation", smart.Read, false, Holder{Scope: "patient/*.s", Ended: true}, ""},
+		{"after the relationship", "Observation", smart.Read, false, Holder{Scope: "patient/*.s", RelationshipEnded: true}, ""},
 		{"by who may use no user scopes", "Observation", smart.Read, false, Holder{Scope: "user/*.s", User: interaction.Reference{Type: "Person", ID: "x"}}, ""},
 		{"without resource scopes", "Observation", smart.Read, false, Holder{Scope: "openid fhirUser", User: practitioner}, ""},
 		{"what no permission allows", "Observation", 0, false, doctor, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := New(tt.holder, NewShared(nil)).MissingScopes(tt.of, tt.permission, tt.whole); got != tt.want {
+			if got := New(tt.holder, NewTypeRules(nil)).MissingScopes(tt.of, tt.permission, tt.whole); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

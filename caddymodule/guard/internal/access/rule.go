@@ -15,81 +15,81 @@ import (
 // contain or covers too broadly. An empty field denies.
 type Rule struct {
 	name string
-	// fits reports whether a type can have the rule. Nil: no type.
-	fits func(resourceType string) bool
-	// permits are the permissions that a bound grant may have on the type.
-	permits smart.Permission
-	// covers judges a resource that is read or found. Nil: no resource is covered.
-	covers func(c record, res resource.Resource) Verdict
-	// writes judges a covered resource that a client writes, before and after the write; read is the verdict of covers. Nil: no
+	// isApplicable reports whether a type can have the rule. Nil: no type.
+	isApplicable func(resourceType string) bool
+	// permissions are the permissions that a bound grant may have on the type.
+	permissions smart.Permission
+	// judgeRead judges a resource that is read or found. Nil: no resource is covered.
+	judgeRead func(c patientRecord, res resource.Resource) Verdict
+	// judgeWrite judges a covered resource that a client writes, before and after the write; read is the verdict of covers. Nil: no
 	// resource.
-	writes func(c record, res resource.Resource, read Verdict) Verdict
-	// confine returns searches that together find all covered resources, and as few others as possible. Nil: no search.
-	confine func(q Search) []Confinement
-	// counted is true if the searches find only covered resources, so that the FHIR server's total is correct.
-	counted bool
-	// own is true if covered resources belong to the patient alone.
-	own bool
-	// everyones is true if all resources of the type are covered for every patient, so that responses may include them.
-	everyones bool
-	// named reports whether records may refer to a resource of the type without a lookup. Nil: no.
-	named func(resourceType string) bool
-	// byItself reports whether a resource can be judged without looking up others. Nil: no.
-	byItself func(resourceType string) bool
+	judgeWrite func(c patientRecord, res resource.Resource, read Verdict) Verdict
+	// confineSearch returns searches that together find all covered resources, and as few others as possible. Nil: no search.
+	confineSearch func(q Search) []Confinement
+	// hasExactTotal is true if the searches find only covered resources, so that the FHIR server's total is correct.
+	hasExactTotal bool
+	// isPatientOnly is true if covered resources belong to the patient alone.
+	isPatientOnly bool
+	// coversEveryPatient is true if all resources of the type are covered for every patient, so that responses may include them.
+	coversEveryPatient bool
+	// mayBeReferenced reports whether records may refer to a resource of the type without a lookup. Nil: no.
+	mayBeReferenced func(resourceType string) bool
+	// coveredIf reports whether a resource can be judged without looking up others. Nil: no.
+	isIndependent func(resourceType string) bool
 }
 
 // The rules. A new rule needs an entry here, in the list of rules for sites, and in the test. verdict.go judges the resources;
 // the searches are below.
 var (
-	// everyone: readable and searchable for every patient, never writable: the context that records refer to.
-	everyone = &Rule{
-		name: "everyone", fits: anyType, permits: smart.Read | smart.Search, covers: record.all,
-		confine: unconfined, counted: true, everyones: true, named: anyType, byItself: anyType,
+	// everyoneRule: readable and searchable for every patient, never writable: the context that records refer to.
+	everyoneRule = &Rule{
+		name: "everyone", isApplicable: anyType, permissions: smart.Read | smart.Search, judgeRead: patientRecord.judgeForEveryone,
+		confineSearch: noConfinement, hasExactTotal: true, coversEveryPatient: true, mayBeReferenced: anyType, isIndependent: anyType,
 	}
-	// unassigned: resources of the patient and those of no patient. Only the patient's may be written.
-	unassigned = &Rule{
-		name: "unassigned", fits: anyType, permits: allPermissions, covers: record.ownOrUnassigned, writes: record.assigned,
-		confine: byPatientOrNone, counted: true, byItself: anyType,
+	// unassignedRule: resources of the patient and those of no patient. Only the patient's may be written.
+	unassignedRule = &Rule{
+		name: "unassigned", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeUnassigned, judgeWrite: patientRecord.judgeWriteAssigned,
+		confineSearch: confineToPatientOrNone, hasExactTotal: true, isIndependent: anyType,
 	}
-	// securityContext: Binary.securityContext refers to the patient, or to a resource that the grant covers.
-	securityContext = &Rule{
-		name: "security_context", fits: anyType, permits: allPermissions, covers: record.inContext, writes: record.ofOwn,
-		confine: byCompartment, own: true,
+	// securityContextRule: Binary.securityContext refers to the patient, or to a resource that the grant covers.
+	securityContextRule = &Rule{
+		name: "security_context", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeSecurityContext, judgeWrite: patientRecord.requirePatientOnly,
+		confineSearch: confineToCompartment, isPatientOnly: true,
 	}
-	// about: every Provenance.target, or every entry of a document or collection, is the patient or is covered. Other types:
+	// aboutRule: every Provenance.target, or every entry of a document or collection, is the patient or is covered. Other types:
 	// the patient's compartment.
-	about = &Rule{
-		name: "about", fits: anyType, permits: allPermissions, covers: record.about, writes: record.aboutOwn,
-		confine: byCompartment, own: true, byItself: isAboutItself,
+	aboutRule = &Rule{
+		name: "about", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeSubjects, judgeWrite: patientRecord.judgeWriteSubjects,
+		confineSearch: confineToCompartment, isPatientOnly: true, isIndependent: isJudgedByCompartment,
 	}
-	// alone: in the compartment of this patient only. A Group of several patients would reveal the others.
-	alone = &Rule{
-		name: "alone", fits: anyType, permits: allPermissions, covers: record.judgePatientOnly, writes: record.asRead,
-		confine: byCompartment, own: true, byItself: anyType,
+	// aloneRule: in the compartment of this patient only. A Group of several patients would reveal the others.
+	aloneRule = &Rule{
+		name: "alone", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgePatientOnly, judgeWrite: patientRecord.judgeWriteAsRead,
+		confineSearch: confineToCompartment, isPatientOnly: true, isIndependent: anyType,
 	}
-	// ownPatient: the search parameter patient finds the resource for this patient only.
-	ownPatient = &Rule{
-		name: "patient", fits: hasPatient, permits: allPermissions, covers: record.ofPatient, writes: record.asRead,
-		confine: byPatient, own: true, byItself: anyType,
+	// patientRule: the search parameter patient finds the resource for this patient only.
+	patientRule = &Rule{
+		name: "patient", isApplicable: hasPatient, permissions: allPermissions, judgeRead: patientRecord.judgePatientParameter, judgeWrite: patientRecord.judgeWriteAsRead,
+		confineSearch: confineToPatient, isPatientOnly: true, isIndependent: anyType,
 	}
-	// closed: no resource.
-	closed = &Rule{name: "closed", fits: anyType}
-	// compartmental is the default rule: R4's Patient compartment. Types outside of every compartment are definitions, to which
+	// closedRule: no resource.
+	closedRule = &Rule{name: "closed", isApplicable: anyType}
+	// compartmentRule is the default rule: R4's Patient compartment. Types outside of every compartment are definitions, to which
 	// records may refer.
-	compartmental = &Rule{
-		fits: isMember, permits: allPermissions, covers: record.inCompartment, writes: record.namingNoOther,
-		confine: byCompartment, counted: true, own: true, named: isNoMember, byItself: anyType,
+	compartmentRule = &Rule{
+		isApplicable: isInPatientCompartment, permissions: allPermissions, judgeRead: patientRecord.judgeCompartment, judgeWrite: patientRecord.requireSinglePatient,
+		confineSearch: confineToCompartment, hasExactTotal: true, isPatientOnly: true, mayBeReferenced: isOutsideCompartment, isIndependent: anyType,
 	}
 )
 
 // rules are the rules that a site can assign to types.
-var rules = []*Rule{everyone, unassigned, securityContext, about, alone, ownPatient, closed}
+var rules = []*Rule{everyoneRule, unassignedRule, securityContextRule, aboutRule, aloneRule, patientRule, closedRule}
 
 const allPermissions = smart.Create | smart.Read | smart.Update | smart.Delete | smart.Search
 
 func anyType(string) bool { return true }
 
-func isNoMember(resourceType string) bool { return !isMember(resourceType) }
+func isOutsideCompartment(resourceType string) bool { return !isInPatientCompartment(resourceType) }
 
 // hasPatient reports whether a type has the search parameter patient.
 func hasPatient(resourceType string) bool {
@@ -97,8 +97,8 @@ func hasPatient(resourceType string) bool {
 	return ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
 }
 
-// isAboutItself reports whether the rule about judges resources of a type by their own compartment.
-func isAboutItself(resourceType string) bool {
+// isJudgedByCompartment reports whether the rule about judges resources of a type by their own compartment.
+func isJudgedByCompartment(resourceType string) bool {
 	return resourceType != "Provenance" && resourceType != "Bundle"
 }
 
@@ -111,8 +111,8 @@ func RuleNames() []string {
 	return names
 }
 
-// RuleNamed returns the rule with a name; nil if it does not exist.
-func RuleNamed(name string) *Rule {
+// FindRule returns the rule with a name; nil if it does not exist.
+func FindRule(name string) *Rule {
 	if i := slices.IndexFunc(rules, func(r *Rule) bool { return r.name == name }); i >= 0 {
 		return rules[i]
 	}
@@ -120,102 +120,108 @@ func RuleNamed(name string) *Rule {
 }
 
 // AppliesTo reports whether a type can have the rule.
-func (r *Rule) AppliesTo(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
-
-// Shared are the rules by type. A type without an entry follows the Patient compartment; outside of the compartment it is
-// closed to bound grants.
-type Shared map[string]*Rule
-
-// defaultShared are the rules of types that a site does not set.
-var defaultShared = Shared{
-	"Organization": everyone, "Practitioner": everyone, "PractitionerRole": everyone, "Location": everyone,
-	"HealthcareService": everyone, "Endpoint": everyone, "Medication": everyone, "Substance": everyone,
-	"Questionnaire": everyone,
-	"Device":        unassigned,
-	"Binary":        securityContext,
-	"Provenance":    about,
-	"Bundle":        about,
-	"Group":         alone,
+func (r *Rule) AppliesTo(resourceType string) bool {
+	return r.isApplicable != nil && r.isApplicable(resourceType)
 }
 
-// NewShared returns the default rules with a site's changes.
-func NewShared(own Shared) Shared {
-	s := maps.Clone(defaultShared)
+// TypeRules are the rules by type. A type without an entry follows the Patient compartment; outside of the compartment it is
+// closed to bound grants.
+type TypeRules map[string]*Rule
+
+// defaultTypeRules are the rules of types that a site does not set.
+var defaultTypeRules = TypeRules{
+	"Organization": everyoneRule, "Practitioner": everyoneRule, "PractitionerRole": everyoneRule, "Location": everyoneRule,
+	"HealthcareService": everyoneRule, "Endpoint": everyoneRule, "Medication": everyoneRule, "Substance": everyoneRule,
+	"Questionnaire": everyoneRule,
+	"Device":        unassignedRule,
+	"Binary":        securityContextRule,
+	"Provenance":    aboutRule,
+	"Bundle":        aboutRule,
+	"Group":         aloneRule,
+}
+
+// NewTypeRules returns the default rules with a site's changes.
+func NewTypeRules(own TypeRules) TypeRules {
+	s := maps.Clone(defaultTypeRules)
 	maps.Copy(s, own)
 	return s
 }
 
 // rule returns the rule of a type. A nil entry denies.
-func (s Shared) rule(resourceType string) *Rule {
+func (s TypeRules) rule(resourceType string) *Rule {
 	r, ok := s[resourceType]
 	switch {
 	case !ok:
-		return compartmental
+		return compartmentRule
 	case r == nil:
-		return closed
+		return closedRule
 	}
 	return r
 }
 
-// inside reports whether a resource belongs to the patient, or is readable for every patient.
-func (c record) inside(res resource.Resource) Verdict {
-	if r := c.rules.rule(res.Type); r.covers != nil {
-		return r.covers(c, res)
+// judgeRead reports whether a resource belongs to the patient, or is readable for every patient.
+func (c patientRecord) judgeRead(res resource.Resource) Verdict {
+	if r := c.rules.rule(res.Type); r.judgeRead != nil {
+		return r.judgeRead(c, res)
 	}
-	return outside
+	return notCovered
 }
 
-// written reports whether a client may write a resource that is inside.
-func (c record) written(res resource.Resource, read Verdict) Verdict {
-	if r := c.rules.rule(res.Type); r.writes != nil && read.Covered {
-		return r.writes(c, res, read)
+// judgeWrite reports whether a client may write a resource that is inside.
+func (c patientRecord) judgeWrite(res resource.Resource, read Verdict) Verdict {
+	if r := c.rules.rule(res.Type); r.judgeWrite != nil && read.Covered {
+		return r.judgeWrite(c, res, read)
 	}
-	return outside
+	return notCovered
 }
 
 // Confine returns searches that together find the resources of a type that a bound grant covers; none if the type cannot be
 // searched.
-func (s Shared) Confine(q Search) []Confinement {
+func (s TypeRules) Confine(q Search) []Confinement {
 	r := s.rule(q.Type)
-	if r.confine == nil {
+	if r.confineSearch == nil {
 		return nil
 	}
-	all := r.confine(q)
+	all := r.confineSearch(q)
 	for i := range all {
-		all[i].IsOwn = r.own
+		all[i].IsPatientOnly = r.isPatientOnly
 	}
 	return all
 }
 
-// IsCounted reports whether the searches of [Shared.Confine] find only covered resources, so that the number of matches reveals
+// HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so that the number of matches reveals
 // nothing else.
-func (s Shared) IsCounted(resourceType string) bool { return s.rule(resourceType).counted }
+func (s TypeRules) HasExactTotal(resourceType string) bool { return s.rule(resourceType).hasExactTotal }
 
 // IsPatientOnly reports whether the covered resources of a type belong to the patient alone.
-func (s Shared) IsPatientOnly(resourceType string) bool { return s.rule(resourceType).own }
+func (s TypeRules) IsPatientOnly(resourceType string) bool { return s.rule(resourceType).isPatientOnly }
 
-// isOwn reports whether a covered resource belongs to the patient. Under the rule unassigned, this depends on whether it names
+// belongsToPatient reports whether a covered resource belongs to the patient. Under the rule unassigned, this depends on whether it names
 // a patient.
-func (s Shared) isOwn(res resource.Resource) bool {
-	return s.IsPatientOnly(res.Type) || !s.IsForAllPatients(res.Type) && OfPatients(res)
+func (s TypeRules) belongsToPatient(res resource.Resource) bool {
+	return s.IsPatientOnly(res.Type) || !s.IsForAllPatients(res.Type) && NamesPatient(res)
 }
 
 // IsForAllPatients reports whether all resources of a type are covered for every patient.
-func (s Shared) IsForAllPatients(resourceType string) bool { return s.rule(resourceType).everyones }
-
-// MayBeReferenced reports whether a patient's records may refer to a resource of a type without a lookup.
-func (s Shared) MayBeReferenced(resourceType string) bool {
-	r := s.rule(resourceType)
-	return r.named != nil && r.named(resourceType)
+func (s TypeRules) IsForAllPatients(resourceType string) bool {
+	return s.rule(resourceType).coversEveryPatient
 }
 
-// IsSecured reports whether resources of a type are judged by their securityContext.
-func (s Shared) IsSecured(resourceType string) bool { return s.rule(resourceType) == securityContext }
-
-// Depends reports whether judging a resource of a type may require looking up others.
-func (s Shared) Depends(resourceType string) bool {
+// MayBeReferenced reports whether a patient's records may refer to a resource of a type without a lookup.
+func (s TypeRules) MayBeReferenced(resourceType string) bool {
 	r := s.rule(resourceType)
-	return r.byItself == nil || !r.byItself(resourceType)
+	return r.mayBeReferenced != nil && r.mayBeReferenced(resourceType)
+}
+
+// UsesSecurityContext reports whether resources of a type are judged by their securityContextRule.
+func (s TypeRules) UsesSecurityContext(resourceType string) bool {
+	return s.rule(resourceType) == securityContextRule
+}
+
+// MayNeedLookups reports whether judging a resource of a type may require looking up others.
+func (s TypeRules) MayNeedLookups(resourceType string) bool {
+	r := s.rule(resourceType)
+	return r.isIndependent == nil || !r.isIndependent(resourceType)
 }
 
 // Search is a client's search of a type under a grant that is bound to a patient.
@@ -235,7 +241,7 @@ type Confinement struct {
 	// InCompartment is true for a search in the patient's compartment.
 	InCompartment bool
 	// IsPatientOnly is true if the covered resources of the type belong to the patient alone.
-	IsOwn bool
+	IsPatientOnly bool
 	// Parameters are additional parameters.
 	Parameters []smart.Parameter
 }
@@ -243,43 +249,45 @@ type Confinement struct {
 // missingPatient is the parameter that finds resources without a patient.
 const missingPatient = "patient:missing"
 
-// by returns a confinement by a single parameter.
-func by(name, value string) Confinement {
+// confinedBy returns a confinement by a single parameter.
+func confinedBy(name, value string) Confinement {
 	return Confinement{Parameters: []smart.Parameter{{Name: name, Value: value}}}
 }
 
-func unconfined(Search) []Confinement { return []Confinement{{}} }
+func noConfinement(Search) []Confinement { return []Confinement{{}} }
 
-func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Patient/"+q.Patient)} }
+func confineToPatient(q Search) []Confinement {
+	return []Confinement{confinedBy("patient", "Patient/"+q.Patient)}
+}
 
-// byPatientOrNone confines to resources of the patient or of no patient.
-func byPatientOrNone(q Search) []Confinement {
+// confineToPatientOrNone confines to resources of the patient or of no patient.
+func confineToPatientOrNone(q Search) []Confinement {
 	if slices.ContainsFunc(q.Parameters, func(p smart.Parameter) bool {
 		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
 	}) {
-		return unconfined(q)
+		return noConfinement(q)
 	}
-	return append(byPatient(q), by(missingPatient, "true"))
+	return append(confineToPatient(q), confinedBy(missingPatient, "true"))
 }
 
-// byCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and otherwise by
+// confineToCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and otherwise by
 // one search for each membership parameter.
-func byCompartment(q Search) []Confinement {
+func confineToCompartment(q Search) []Confinement {
 	if q.Type == "Patient" {
-		return []Confinement{by("_id", q.Patient)}
+		return []Confinement{confinedBy("_id", q.Patient)}
 	}
-	names, ok := compartment.Patient(q.Type)
+	names, ok := compartment.PatientParameters(q.Type)
 	switch {
 	case !ok:
 		return nil
-	case slices.ContainsFunc(q.Parameters, q.isOf):
-		return unconfined(q)
+	case slices.ContainsFunc(q.Parameters, q.isConfinedBy):
+		return noConfinement(q)
 	case q.InCompartment:
 		return []Confinement{{InCompartment: true}}
 	}
 	var all []Confinement
 	for _, name := range names {
-		all = append(all, by(name, "Patient/"+q.Patient))
+		all = append(all, confinedBy(name, "Patient/"+q.Patient))
 	}
 	return all
 }
@@ -291,7 +299,7 @@ func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
 	finds := func(p smart.Parameter) bool { return r.MatchesSearch(p, res) }
 	criteria := slices.Clone(g.Constraint)
 	if g.Patient != "" {
-		for _, c := range r.Shared.Confine(Search{Type: res.Type, Patient: g.Patient}) {
+		for _, c := range r.TypeRules.Confine(Search{Type: res.Type, Patient: g.Patient}) {
 			if !slices.ContainsFunc(c.Parameters, func(p smart.Parameter) bool { return !finds(p) }) {
 				criteria = append(criteria, c.Parameters...)
 			}
@@ -306,9 +314,9 @@ func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
 	return criteria
 }
 
-// isOf reports whether a client's parameter, such as patient=Patient/a, already confines the search to the patient's
+// isConfinedBy reports whether a client's parameter, such as patient=Patient/a, already confines the search to the patient's
 // compartment.
-func (q Search) isOf(p smart.Parameter) bool {
+func (q Search) isConfinedBy(p smart.Parameter) bool {
 	isID := p.Value == q.Patient
 	if !isID && p.Value != "Patient/"+q.Patient {
 		return false
@@ -318,12 +326,12 @@ func (q Search) isOf(p smart.Parameter) bool {
 	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(q.Type, by) {
 		return false
 	}
-	return !isID || modifier != "" || isToPatients(by)
+	return !isID || modifier != "" || refersOnlyToPatients(by)
 }
 
-// isToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this holds for
+// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this holds for
 // every element with the name patient, regardless of the parameter's targets.
-func isToPatients(by searchparam.Parameter) bool {
+func refersOnlyToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
 	})
@@ -336,22 +344,22 @@ type SideEffect string
 const (
 	// Inert is no side effect.
 	Inert SideEffect = "inert"
-	// Sends means that the FHIR server sends matches of a search whenever resources change (Subscription).
-	Sends SideEffect = "sends"
-	// Asks means that the FHIR server may execute searches in the resource's text (Task, CommunicationRequest).
-	Asks SideEffect = "asks"
-	// Steers means that the resource changes the results of searches, the routing of messages, or the reaction to events.
-	Steers SideEffect = "steers"
-	// Carries means that the resource may contain one of these in another form: a Bundle of requests or a message, a topic in a Basic.
-	Carries SideEffect = "carries"
+	// NotifiesRecipients means that the FHIR server sends matches of a search whenever resources change (Subscription).
+	NotifiesRecipients SideEffect = "sends"
+	// TriggersSearches means that the FHIR server may execute searches in the resource's text (Task, CommunicationRequest).
+	TriggersSearches SideEffect = "asks"
+	// AltersBehavior means that the resource changes the results of searches, the routing of messages, or the reaction to events.
+	AltersBehavior SideEffect = "steers"
+	// MayContainOthers means that the resource may contain one of these in another form: a Bundle of requests or a message, a topic in a Basic.
+	MayContainOthers SideEffect = "carries"
 )
 
-// effects are the effects of R4's types. Types without an entry require scopes to read and search everything.
-var effects = effectsByType(map[SideEffect]string{
-	Sends:   `Subscription`,
-	Asks:    `CommunicationRequest Task`,
-	Steers:  `CompartmentDefinition EventDefinition GraphDefinition MessageDefinition OperationDefinition PlanDefinition SearchParameter`,
-	Carries: `Basic Bundle`,
+// sideEffects are the effects of R4's types. Types without an entry require scopes to read and search everything.
+var sideEffects = effectsByType(map[SideEffect]string{
+	NotifiesRecipients: `Subscription`,
+	TriggersSearches:   `CommunicationRequest Task`,
+	AltersBehavior:     `CompartmentDefinition EventDefinition GraphDefinition MessageDefinition OperationDefinition PlanDefinition SearchParameter`,
+	MayContainOthers:   `Basic Bundle`,
 	Inert: `
 Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Binary
 BiologicallyDerivedProduct BodyStructure CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem ChargeItemDefinition
@@ -385,4 +393,4 @@ func effectsByType(types map[SideEffect]string) map[string]SideEffect {
 }
 
 // SideEffectOf returns the side effect of storing a resource of a type; empty if undefined.
-func SideEffectOf(resourceType string) SideEffect { return effects[resourceType] }
+func SideEffectOf(resourceType string) SideEffect { return sideEffects[resourceType] }

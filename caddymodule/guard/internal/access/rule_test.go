@@ -29,10 +29,10 @@ func refersTo(to string) string {
 	return fmt.Sprintf(`"subject":{"reference":%[1]q},"patient":{"reference":%[1]q},"securityContext":{"reference":%[1]q},"target":[{"reference":%[1]q}]`, to)
 }
 
-// answers returns the results of every field of a rule for a type. Denials are omitted.
-func answers(t *testing.T, r *Rule, resourceType string) string {
+// ruleResults returns the results of every field of a rule for a type. Denials are omitted.
+func ruleResults(t *testing.T, r *Rule, resourceType string) string {
 	t.Helper()
-	s := NewShared(Shared{resourceType: r})
+	s := NewTypeRules(TypeRules{resourceType: r})
 	var said []string
 	say := func(ok bool, text string) {
 		if ok {
@@ -42,7 +42,7 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 	rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, s)
 	var permits smart.Permission
 	for _, p := range []smart.Permission{smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search} {
-		if len(rights.For(resourceType, p)) > 0 {
+		if len(rights.GrantsFor(resourceType, p)) > 0 {
 			permits |= p
 		}
 	}
@@ -52,18 +52,18 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 		res := parse(t, fmt.Sprintf(sample.text, resourceType))
 		g := rights.Grants[0]
 		v := rights.Covers(g, res)
-		say(v.Covered, "reads "+strings.TrimSpace(sample.name+" "+needs(v)))
+		say(v.Covered, "reads "+strings.TrimSpace(sample.name+" "+neededResources(v)))
 		v = rights.CoversNew(g, res)
-		say(v.Covered, "writes "+strings.TrimSpace(sample.name+" "+needs(v)))
+		say(v.Covered, "writes "+strings.TrimSpace(sample.name+" "+neededResources(v)))
 	}
 	for _, c := range s.Confine(Search{Type: resourceType, Patient: "a"}) {
 		said = append(said, "searches "+smart.EncodeParameters(c.Parameters))
 	}
-	say(s.IsCounted(resourceType), "counted")
+	say(s.HasExactTotal(resourceType), "counted")
 	say(s.IsPatientOnly(resourceType), "own")
 	say(s.IsForAllPatients(resourceType), "everyone's")
 	say(s.MayBeReferenced(resourceType), "named")
-	say(!s.Depends(resourceType), "by itself")
+	say(!s.MayNeedLookups(resourceType), "by itself")
 	return strings.Join(said, "; ")
 }
 
@@ -74,34 +74,34 @@ func TestRules(t *testing.T) {
 		rule               *Rule
 		resourceType, want string
 	}{
-		{everyone, "Observation", "fits; rs; reads own; reads another's; reads of both; reads nobody's; reads of everyone's; reads of a record; " +
+		{everyoneRule, "Observation", "fits; rs; reads own; reads another's; reads of both; reads nobody's; reads of everyone's; reads of a record; " +
 			"searches ; counted; everyone's; named; by itself"},
-		{unassigned, "Device", "fits; cruds; reads own; writes own; reads of both; writes of both; reads nobody's; " +
+		{unassignedRule, "Device", "fits; cruds; reads own; writes own; reads of both; writes of both; reads nobody's; " +
 			"searches patient=Patient%2Fa; searches patient%3Amissing=true; counted; by itself"},
-		{unassigned, "Observation", "fits; cruds; reads own; writes own; reads of both; reads nobody's; " +
+		{unassignedRule, "Observation", "fits; cruds; reads own; writes own; reads of both; reads nobody's; " +
 			"searches patient=Patient%2Fa; searches patient%3Amissing=true; counted; by itself"},
-		{securityContext, "Binary", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
+		{securityContextRule, "Binary", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
 			"reads of everyone's Organization/o; reads of a record Observation/o; writes of a record Observation/o; own"},
-		{about, "Provenance", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
+		{aboutRule, "Provenance", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
 			"reads of a record Observation/o; writes of a record Observation/o; searches patient=Patient%2Fa; own"},
-		{about, "Bundle", "fits; cruds; own"},
-		{about, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "own; by itself"},
-		{alone, "Observation", "fits; cruds; reads own; writes own; " + observations + "own; by itself"},
-		{ownPatient, "Observation", "fits; cruds; reads own; writes own; reads of both; writes of both; searches patient=Patient%2Fa; own; by itself"},
-		{ownPatient, "Organization", "searches patient=Patient%2Fa; own; by itself"},
-		{closed, "Observation", "fits"},
-		{compartmental, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "counted; own; by itself"},
-		{compartmental, "ValueSet", "counted; own; named; by itself"},
+		{aboutRule, "Bundle", "fits; cruds; own"},
+		{aboutRule, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "own; by itself"},
+		{aloneRule, "Observation", "fits; cruds; reads own; writes own; " + observations + "own; by itself"},
+		{patientRule, "Observation", "fits; cruds; reads own; writes own; reads of both; writes of both; searches patient=Patient%2Fa; own; by itself"},
+		{patientRule, "Organization", "searches patient=Patient%2Fa; own; by itself"},
+		{closedRule, "Observation", "fits"},
+		{compartmentRule, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "counted; own; by itself"},
+		{compartmentRule, "ValueSet", "counted; own; named; by itself"},
 	} {
 		t.Run(tt.rule.name+" "+tt.resourceType, func(t *testing.T) {
 			t.Parallel()
-			if got := answers(t, tt.rule, tt.resourceType); got != tt.want {
+			if got := ruleResults(t, tt.rule, tt.resourceType); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
 	}
 	for _, r := range rules {
-		if RuleNamed(r.name) != r {
+		if FindRule(r.name) != r {
 			t.Errorf("%q is the name of two rules", r.name)
 		}
 	}
@@ -111,8 +111,8 @@ func TestRules(t *testing.T) {
 func TestEmptyRule(t *testing.T) {
 	t.Parallel()
 	for _, resourceType := range interaction.Types() {
-		for name, r := range map[string]*Rule{"an empty rule": {}, "no rule of that name": RuleNamed("none")} {
-			if got := answers(t, r, resourceType); got != "" {
+		for name, r := range map[string]*Rule{"an empty rule": {}, "no rule of that name": FindRule("none")} {
+			if got := ruleResults(t, r, resourceType); got != "" {
 				t.Errorf("%s, %s: %s", name, resourceType, got)
 			}
 		}
@@ -138,8 +138,8 @@ func TestDocumentedRules(t *testing.T) {
 		documented[row[1]] = strings.Split(row[2], ", ")
 	}
 	actual := map[string][]string{"patient": {"none by default"}, "closed": {"all other types"}}
-	for _, of := range slices.Sorted(maps.Keys(defaultShared)) {
-		actual[defaultShared[of].name] = append(actual[defaultShared[of].name], of)
+	for _, of := range slices.Sorted(maps.Keys(defaultTypeRules)) {
+		actual[defaultTypeRules[of].name] = append(actual[defaultTypeRules[of].name], of)
 	}
 	for _, name := range RuleNames() {
 		if got, want := documented[name], actual[name]; !slices.Equal(got, want) {

@@ -27,18 +27,18 @@ func (r *Rights) CoversStored(g Grant, res resource.Resource) Verdict {
 // resource must belong to that patient alone: a write to one record must not be visible in another.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	v := r.covers(&g, res, allPermissions)
-	if g.Patient == "" || g.Only != (interaction.Reference{}) {
+	if g.Patient == "" || g.OnlyResource != (interaction.Reference{}) {
 		return v
 	}
-	return r.recordOf(g.Patient, allPermissions).written(res, v)
+	return r.recordOf(g.Patient, allPermissions).judgeWrite(res, v)
 }
 
 func (r *Rights) covers(g *Grant, res resource.Resource, by smart.Permission) Verdict {
 	switch {
 	case !r.selects(g, res):
-		return outside
+		return notCovered
 	case g.Patient == "":
-		return covered
+		return coveredVerdict
 	}
 	return r.recordOf(g.Patient, by).judge(res)
 }
@@ -46,10 +46,10 @@ func (r *Rights) covers(g *Grant, res resource.Resource, by smart.Permission) Ve
 // selects reports whether a resource has the grant's type, and matches its constraint.
 func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	switch {
-	case g.ByRule, g.Type != smart.AnyType && g.Type != res.Type:
+	case g.DependsOnPolicy, g.Type != smart.AnyType && g.Type != res.Type:
 		return false
-	case g.Only != (interaction.Reference{}):
-		return g.Only == interaction.Reference{Type: res.Type, ID: res.ID}
+	case g.OnlyResource != (interaction.Reference{}):
+		return g.OnlyResource == interaction.Reference{Type: res.Type, ID: res.ID}
 	}
 	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
@@ -67,27 +67,27 @@ type ResourceAccess struct {
 // AccessTo returns the token's permissions on a resource in a patient's record; without a patient, in all records. A resource
 // that depends on others has none.
 func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAccess) {
-	if patient != "" && !isCertain(record{rules: r.Shared, patient: patient}.judge(res)) {
+	if patient != "" && !isUnconditional(patientRecord{rules: r.TypeRules, patient: patient}.judge(res)) {
 		return s
 	}
-	s.InRecord, s.BelongsToPatient = true, r.Shared.isOwn(res)
+	s.InRecord, s.BelongsToPatient = true, r.TypeRules.belongsToPatient(res)
 	for n := range r.Grants {
 		g := &r.Grants[n]
 		switch {
-		case !g.IsFor(patient):
-		case isCertain(r.covers(g, res, smart.Read)):
+		case !g.AppliesToPatient(patient):
+		case isUnconditional(r.covers(g, res, smart.Read)):
 			s.Permissions |= g.Permission
-		case isCertain(r.covers(g, res, allPermissions)):
+		case isUnconditional(r.covers(g, res, allPermissions)):
 			s.Permissions |= g.Permission &^ smart.Read
 		}
 	}
 	return s
 }
 
-func isCertain(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }
+func isUnconditional(v Verdict) bool { return v.Covered && len(v.Dependencies) == 0 }
 
-// IsFor reports whether a grant applies to the record of a patient. A grant for one patient never applies to another.
-func (g Grant) IsFor(patient string) bool { return g.Patient == "" || g.Patient == patient }
+// AppliesToPatient reports whether a grant applies to the record of a patient. A grant for one patient never applies to another.
+func (g Grant) AppliesToPatient(patient string) bool { return g.Patient == "" || g.Patient == patient }
 
 // Matches reports whether a search with the parameter would find the resource. It is false if the parameter cannot be
 // evaluated.
@@ -98,7 +98,7 @@ func (r *Rights) Matches(p smart.Parameter, res resource.Resource) bool {
 // MatchesSearch reports whether a search with a parameter of a [Confinement] or constraint finds a resource.
 func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 	if p.Name == missingPatient {
-		return !OfPatients(res)
+		return !NamesPatient(res)
 	}
 	return r.Matches(p, res)
 }
@@ -107,8 +107,8 @@ func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 type Verdict struct {
 	// Covered is true if the grant covers the resource, provided that all of Needed are covered too.
 	Covered bool
-	// Needed are the resources on which the resource depends. Empty if it depends on none.
-	Needed []interaction.Reference
+	// Dependencies are the resources on which the resource depends. Empty if it depends on none.
+	Dependencies []interaction.Reference
 	// RequiredPermissions are alternative permissions; the token's scopes must give at least one of them on each of Needed.
 	RequiredPermissions smart.Permission
 	// RequiresPatientOwned is true if at least one of Needed must belong to the patient rather than be in every record.
@@ -116,75 +116,75 @@ type Verdict struct {
 }
 
 var (
-	covered  = Verdict{Covered: true}
-	outside  = Verdict{}
-	byItself = func(ok bool) Verdict { return Verdict{Covered: ok} }
+	coveredVerdict = Verdict{Covered: true}
+	notCovered     = Verdict{}
+	coveredIf      = func(ok bool) Verdict { return Verdict{Covered: ok} }
 )
 
 // and returns the verdict with an additional condition.
 func (v Verdict) and(ok bool) Verdict {
 	if !ok {
-		return outside
+		return notCovered
 	}
 	return v
 }
 
-// record is the part of a patient's record that a token's scopes cover.
+// patientRecord is the part of a patient's record that a token's scopes cover.
 //
 // A resource may carry others: contained resources, the entries of a Bundle, the targets of a Provenance, and the
-// securityContext of a Binary. The carrier must not reveal more than the resources themselves, so the scopes must cover these
+// securityContextRule of a Binary. The carrier must not reveal more than the resources themselves, so the scopes must cover these
 // too. Contained resources of types that every patient may read are exempt: they exist only within the carrier and have no
 // patient.
-type record struct {
-	rules   Shared
-	patient string
-	rights  *Rights          // nil: carried resources need no scope
-	by      smart.Permission // permissions; the scopes must give one of them on carried resources
+type patientRecord struct {
+	rules       TypeRules
+	patient     string
+	rights      *Rights          // nil: carried resources need no scope
+	permissions smart.Permission // permissions; the scopes must give one of them on carried resources
 }
 
-func (r *Rights) recordOf(patient string, by smart.Permission) record {
-	return record{rules: r.Shared, patient: patient, rights: r, by: by}
+func (r *Rights) recordOf(patient string, by smart.Permission) patientRecord {
+	return patientRecord{rules: r.TypeRules, patient: patient, rights: r, permissions: by}
 }
 
 // judge reports whether a resource is in the record.
-func (c record) judge(res resource.Resource) Verdict {
-	if !c.containsOnly(res) {
-		return outside
+func (c patientRecord) judge(res resource.Resource) Verdict {
+	if !c.allowsAllContained(res) {
+		return notCovered
 	}
-	return c.inside(res)
+	return c.judgeRead(res)
 }
 
 // allows reports whether a scope covers a carried resource, regardless of its patient.
-func (c record) allows(res resource.Resource) bool {
+func (c patientRecord) allows(res resource.Resource) bool {
 	return c.rights == nil || slices.ContainsFunc(c.rights.Grants, func(g Grant) bool {
-		return g.Permission&c.by != 0 && g.IsFor(c.patient) && c.rights.selects(&g, res)
+		return g.Permission&c.permissions != 0 && g.AppliesToPatient(c.patient) && c.rights.selects(&g, res)
 	})
 }
 
-// allowsSome reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource of
+// scopeCoverage reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource of
 // the type in the record.
-func (c record) allowsSome(resourceType string) (some, all bool) {
+func (c patientRecord) scopeCoverage(resourceType string) (some, all bool) {
 	if c.rights == nil {
 		return true, true
 	}
 	for n := range c.rights.Grants {
 		g := &c.rights.Grants[n]
-		if g.Permission&c.by != 0 && g.IsFor(c.patient) && !g.ByRule && (g.Type == smart.AnyType || g.Type == resourceType) {
-			some, all = true, all || len(g.Constraint) == 0 && g.Only == (interaction.Reference{})
+		if g.Permission&c.permissions != 0 && g.AppliesToPatient(c.patient) && !g.DependsOnPolicy && (g.Type == smart.AnyType || g.Type == resourceType) {
+			some, all = true, all || len(g.Constraint) == 0 && g.OnlyResource == (interaction.Reference{})
 		}
 	}
 	return some, all
 }
 
-// containsOnly reports whether all contained resources name no other patient and are covered by the scopes. A contained
+// allowsAllContained reports whether all contained resources name no other patient and are covered by the scopes. A contained
 // resource that names no patient belongs to its container.
-func (c record) containsOnly(res resource.Resource) bool {
+func (c patientRecord) allowsAllContained(res resource.Resource) bool {
 	if _, ok := res.Member("contained"); !ok {
 		return true
 	}
 	for text := range res.Contained() {
-		contained, err := res.Part(text)
-		if err != nil || !c.namesNoOther(contained, res) || !c.mayContain(contained) {
+		contained, err := res.ParsePart(text)
+		if err != nil || !c.namesNoOtherPatient(contained, res) || !c.mayContain(contained) {
 			return false
 		}
 	}
@@ -192,31 +192,31 @@ func (c record) containsOnly(res resource.Resource) bool {
 }
 
 // mayContain reports whether the scopes cover a contained resource, and it carries no others.
-func (c record) mayContain(contained resource.Resource) bool {
-	if c.carries(contained) {
+func (c patientRecord) mayContain(contained resource.Resource) bool {
+	if c.mayCarryOthers(contained) {
 		return false
 	}
 	return c.rules.IsForAllPatients(contained.Type) || c.allows(contained)
 }
 
-// carries reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and which
+// mayCarryOthers reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and which
 // are not judged. A resource of a type that the site has closed cannot be judged by itself, so it counts as carrying.
-func (c record) carries(contained resource.Resource) bool {
+func (c patientRecord) mayCarryOthers(contained resource.Resource) bool {
 	_, nested := contained.Member("contained")
-	_, secured := contained.Member("securityContext")
+	_, hasSecurityContext := contained.Member("securityContext")
 	switch {
-	case nested, secured, contained.Type == "Bundle", contained.Type == "Parameters":
+	case nested, hasSecurityContext, contained.Type == "Bundle", contained.Type == "Parameters":
 		return true
-	case c.rules.IsSecured(contained.Type):
+	case c.rules.UsesSecurityContext(contained.Type):
 		return false
 	}
-	return c.rules.Depends(contained.Type)
+	return c.rules.MayNeedLookups(contained.Type)
 }
 
-// namesNoOther reports whether a contained resource names no other patient: by the references of compartment membership, and by
+// namesNoOtherPatient reports whether a contained resource names no other patient: by the references of compartment membership, and by
 // the search parameter patient, which types outside of compartments have too. A reference to a contained Patient counts as
 // another patient.
-func (c record) namesNoOther(contained, container resource.Resource) bool {
+func (c patientRecord) namesNoOtherPatient(contained, container resource.Resource) bool {
 	if contained.Type == "Patient" {
 		return true
 	}
@@ -225,12 +225,12 @@ func (c record) namesNoOther(contained, container resource.Resource) bool {
 			return false
 		}
 	}
-	for id := range compartment.Named(contained, "patient") {
+	for id := range compartment.ParameterPatients(contained, "patient") {
 		if id != c.patient {
 			return false
 		}
 	}
-	return !compartment.NamesContained(contained, container)
+	return !compartment.MayReferenceContained(contained, container)
 }
 
 func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resource) bool {
@@ -242,101 +242,101 @@ func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resourc
 	return ok && err == nil
 }
 
-// maxNeeded is the maximum number of dependencies of a resource.
-const maxNeeded = 20
+// maxDependencies is the maximum number of dependencies of a resource.
+const maxDependencies = 20
 
 // Rules for a resource that is read.
 
-func (c record) all(resource.Resource) Verdict { return covered }
+func (c patientRecord) judgeForEveryone(resource.Resource) Verdict { return coveredVerdict }
 
-func (c record) ownOrUnassigned(res resource.Resource) Verdict {
+func (c patientRecord) judgeUnassigned(res resource.Resource) Verdict {
 	own := smart.Parameter{Name: "patient", Value: "Patient/" + c.patient}
-	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's parameter, regardless of a site's definition
+	return coveredIf(matches(searchparam.Set{}, own, res) || !NamesPatient(res)) // R4's parameter, regardless of a site's definition
 }
 
-func (c record) inContext(res resource.Resource) Verdict {
-	v, _ := c.dependent(res, "securityContext")
+func (c patientRecord) judgeSecurityContext(res resource.Resource) Verdict {
+	v, _ := c.judgeReferences(res, "securityContext")
 	return v
 }
 
-// about judges a resource by everything that it is about. A resource that also names another patient is not covered, because it
+// judgeSubjects judges a resource by everything that it is about. A resource that also names another patient is not covered, because it
 // would reveal both.
-func (c record) about(res resource.Resource) Verdict {
-	return c.aboutAll(res, false)
+func (c patientRecord) judgeSubjects(res resource.Resource) Verdict {
+	return c.judgeAllSubjects(res, false)
 }
 
-func (c record) judgePatientOnly(res resource.Resource) Verdict {
-	return c.inCompartment(res).and(c.namesOnly(res))
+func (c patientRecord) judgePatientOnly(res resource.Resource) Verdict {
+	return c.judgeCompartment(res).and(c.namesOnlyPatient(res))
 }
 
-func (c record) ofPatient(res resource.Resource) Verdict {
-	return byItself(isOfPatient(res, c.patient))
+func (c patientRecord) judgePatientParameter(res resource.Resource) Verdict {
+	return coveredIf(hasOnlyPatient(res, c.patient))
 }
 
-// inCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a contained
+// judgeCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a contained
 // Patient: that person has no record on this server, so the owner of the resource is unknown.
-func (c record) inCompartment(res resource.Resource) Verdict {
-	return byItself(compartment.InPatient(res, c.patient) && !compartment.NamesContained(res, res))
+func (c patientRecord) judgeCompartment(res resource.Resource) Verdict {
+	return coveredIf(compartment.IsInPatient(res, c.patient) && !compartment.MayReferenceContained(res, res))
 }
 
 // Rules for a resource that a client writes and may read.
 
-func (c record) asRead(_ resource.Resource, read Verdict) Verdict { return read }
+func (c patientRecord) judgeWriteAsRead(_ resource.Resource, read Verdict) Verdict { return read }
 
-// assigned requires that a resource belongs to this patient alone.
-func (c record) assigned(res resource.Resource, read Verdict) Verdict {
-	return read.and(OfPatients(res) && (!isMember(res.Type) || c.namesOnly(res)))
+// judgeWriteAssigned requires that a resource belongs to this patient alone.
+func (c patientRecord) judgeWriteAssigned(res resource.Resource, read Verdict) Verdict {
+	return read.and(NamesPatient(res) && (!isInPatientCompartment(res.Type) || c.namesOnlyPatient(res)))
 }
 
-// ofOwn is for resources that depend on others: none of these may be shared with other patients.
-func (c record) ofOwn(_ resource.Resource, read Verdict) Verdict {
-	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !c.rules.IsPatientOnly(of.Type) }))
+// requirePatientOnly is for resources that depend on others: none of these may be shared with other patients.
+func (c patientRecord) requirePatientOnly(_ resource.Resource, read Verdict) Verdict {
+	return read.and(!slices.ContainsFunc(read.Dependencies, func(of interaction.Reference) bool { return !c.rules.IsPatientOnly(of.Type) }))
 }
 
-func (c record) aboutOwn(res resource.Resource, _ Verdict) Verdict {
-	return c.ofOwn(res, c.aboutAll(res, true))
+func (c patientRecord) judgeWriteSubjects(res resource.Resource, _ Verdict) Verdict {
+	return c.requirePatientOnly(res, c.judgeAllSubjects(res, true))
 }
 
-func (c record) namingNoOther(res resource.Resource, read Verdict) Verdict {
-	return read.and(c.namesOnly(res))
+func (c patientRecord) requireSinglePatient(res resource.Resource, read Verdict) Verdict {
+	return read.and(c.namesOnlyPatient(res))
 }
 
-func (c record) aboutAll(res resource.Resource, writing bool) Verdict {
+func (c patientRecord) judgeAllSubjects(res resource.Resource, isWrite bool) Verdict {
 	switch res.Type {
 	case "Provenance":
-		return c.aboutTargets(res)
+		return c.judgeTargets(res)
 	case "Bundle":
-		return c.inDocument(res, writing)
+		return c.judgeBundle(res, isWrite)
 	}
-	v := c.inCompartment(res)
-	if writing {
-		return c.namingNoOther(res, v)
+	v := c.judgeCompartment(res)
+	if isWrite {
+		return c.requireSinglePatient(res, v)
 	}
 	return v
 }
 
-// aboutTargets judges a Provenance. At least one target must belong to the patient: otherwise no search would find the
+// judgeTargets judges a Provenance. At least one target must belong to the patient: otherwise no search would find the
 // Provenance.
-func (c record) aboutTargets(res resource.Resource) Verdict {
-	v, namesPatient := c.dependent(res, "target")
+func (c patientRecord) judgeTargets(res resource.Resource) Verdict {
+	v, namesPatient := c.judgeReferences(res, "target")
 	v.RequiresPatientOwned = v.Covered && !namesPatient
-	return v.and(namesPatient || slices.ContainsFunc(v.Needed, func(of interaction.Reference) bool { return !c.rules.IsForAllPatients(of.Type) }))
+	return v.and(namesPatient || slices.ContainsFunc(v.Dependencies, func(of interaction.Reference) bool { return !c.rules.IsForAllPatients(of.Type) }))
 }
 
-// namesOnly reports whether a resource's membership parameters name the patient and no other.
-func (c record) namesOnly(res resource.Resource) bool {
-	named := 0
+// namesOnlyPatient reports whether a resource's membership parameters name the patient and no other.
+func (c patientRecord) namesOnlyPatient(res resource.Resource) bool {
+	matching := 0
 	for id := range compartment.Patients(res) {
 		if id != c.patient {
 			return false
 		}
-		named++
+		matching++
 	}
-	return named > 0
+	return matching > 0
 }
 
-// OfPatients reports whether a resource outside of compartments names a patient. True for types without the parameter patient.
-func OfPatients(res resource.Resource) bool {
+// NamesPatient reports whether a resource outside of compartments names a patient. True for types without the parameter patient.
+func NamesPatient(res resource.Resource) bool {
 	parameter, _ := searchparam.Lookup(res.Type, "patient")
 	for _, path := range parameter.Paths {
 		path.Target = ""
@@ -347,56 +347,56 @@ func OfPatients(res resource.Resource) bool {
 	return len(parameter.Paths) == 0
 }
 
-// isOfPatient reports whether a resource's search parameter patient names the patient and no other.
-func isOfPatient(res resource.Resource, patient string) bool {
+// hasOnlyPatient reports whether a resource's search parameter patient names the patient and no other.
+func hasOnlyPatient(res resource.Resource, patient string) bool {
 	parameter, _ := searchparam.Lookup(res.Type, "patient")
-	named := false
+	namesPatient := false
 	for _, path := range parameter.Paths {
 		path.Target = ""
 		for value := range res.Values(path) {
-			to, _, ok := res.Refers(value)
+			to, _, ok := res.ReferenceTarget(value)
 			if !ok || to.Type != "Patient" || to.Base != "" || to.ID != patient {
 				return false
 			}
-			named = true
+			namesPatient = true
 		}
 	}
-	return named
+	return namesPatient
 }
 
-// dependent judges a resource by the references in one element, which the scopes must all cover. The Patient itself is looked
+// judgeReferences judges a resource by the references in one element, which the scopes must all cover. The Patient itself is looked
 // up only if a constraint applies to it.
-func (c record) dependent(res resource.Resource, element string) (v Verdict, namesPatient bool) {
-	v = Verdict{Covered: true, RequiredPermissions: c.by}
+func (c patientRecord) judgeReferences(res resource.Resource, element string) (v Verdict, namesPatient bool) {
+	v = Verdict{Covered: true, RequiredPermissions: c.permissions}
 	n := 0
 	for value := range res.Values(resource.Path{Elements: []string{element}}) {
-		to, _, ok := res.Refers(value)
-		if n++; n > maxNeeded || !ok || to.Type == "" || to.Base != "" {
-			return outside, false
+		to, _, ok := res.ReferenceTarget(value)
+		if n++; n > maxDependencies || !ok || to.Type == "" || to.Base != "" {
+			return notCovered, false
 		}
-		some, all := c.allowsSome(to.Type)
+		some, all := c.scopeCoverage(to.Type)
 		isPatient := to.Type == "Patient" && to.ID == c.patient
 		if !some {
-			return outside, false
+			return notCovered, false
 		}
 		if namesPatient = namesPatient || isPatient; !isPatient || !all {
-			v.Needed = append(v.Needed, interaction.Reference{Type: to.Type, ID: to.ID})
+			v.Dependencies = append(v.Dependencies, interaction.Reference{Type: to.Type, ID: to.ID})
 		}
 	}
 	return v.and(n > 0), namesPatient
 }
 
-// MayBeReferred reports whether a Binary may belong to the patient because a document names it: it has no securityContext, and
+// MayBeAttachment reports whether a Binary may belong to the patient because a document names it: it has no securityContextRule, and
 // a scope for the patient covers reading it.
-func (r *Rights) MayBeReferred(res resource.Resource, patient string) bool {
-	if _, says := res.Member("securityContext"); says || !r.Shared.IsSecured(res.Type) {
+func (r *Rights) MayBeAttachment(res resource.Resource, patient string) bool {
+	if _, hasSecurityContext := res.Member("securityContext"); hasSecurityContext || !r.TypeRules.UsesSecurityContext(res.Type) {
 		return false
 	}
-	return slices.ContainsFunc(r.For(res.Type, smart.Read), func(g Grant) bool { return g.Patient == patient && r.selects(&g, res) })
+	return slices.ContainsFunc(r.GrantsFor(res.Type, smart.Read), func(g Grant) bool { return g.Patient == patient && r.selects(&g, res) })
 }
 
-// Attachments returns the URLs of a DocumentReference's contents.
-func Attachments(res resource.Resource) []string {
+// AttachmentURLs returns the URLs of a DocumentReference's contents.
+func AttachmentURLs(res resource.Resource) []string {
 	var all []string
 	for value := range res.Values(resource.Path{Elements: []string{"content", "attachment", "url"}}) {
 		all = append(all, resource.Text(value))
@@ -404,103 +404,103 @@ func Attachments(res resource.Resource) []string {
 	return all
 }
 
-// NamesOnly reports whether the references of compartment membership name a patient and no other.
-func NamesOnly(res resource.Resource, patient string) bool {
-	return record{patient: patient}.namesOnly(res)
+// NamesOnlyPatient reports whether the references of compartment membership name a patient and no other.
+func NamesOnlyPatient(res resource.Resource, patient string) bool {
+	return patientRecord{patient: patient}.namesOnlyPatient(res)
 }
 
-// isMember reports whether resources of a type are in the compartments of patients.
-func isMember(resourceType string) bool {
-	_, ok := compartment.Patient(resourceType)
+// isInPatientCompartment reports whether resources of a type are in the compartments of patients.
+func isInPatientCompartment(resourceType string) bool {
+	_, ok := compartment.PatientParameters(resourceType)
 	return ok
 }
 
 // maxEntries is the maximum number of entries of a stored Bundle that is judged.
 const maxEntries = 500
 
-// document is a stored Bundle, judged by its entries.
-type document struct {
-	record
-	bundle   resource.Resource
-	writing  bool // a client writes it: its entries may name no other patient
-	own      bool // an entry belongs to the patient
-	needed   []interaction.Reference
-	included map[interaction.Reference]bool
+// bundleJudge is a stored Bundle, judged by its entries.
+type bundleJudge struct {
+	patientRecord
+	bundle          resource.Resource
+	isWrite         bool // a client writes it: its entries may name no other patient
+	hasPatientEntry bool // an entry belongs to the patient
+	dependencies    []interaction.Reference
+	includedEntries map[interaction.Reference]bool
 }
 
-// inDocument judges a document or collection by its entries. Each entry must be covered by the scopes and belong to the patient
+// judgeBundle judges a document or collection by its entries. Each entry must be covered by the scopes and belong to the patient
 // or be readable for every patient; at least one must belong to the patient. An entry without a resource or with a Bundle is
 // rejected. A document begins with a Composition of the patient (R4 documents.html). Bundles of other types are requests and
 // responses, which reveal more than their resources.
-func (c record) inDocument(bundle resource.Resource, writing bool) Verdict {
-	d := document{record: c, bundle: bundle, writing: writing, included: map[interaction.Reference]bool{}}
-	if kind := d.kind(); kind != "document" && kind != "collection" {
-		return outside
+func (c patientRecord) judgeBundle(bundle resource.Resource, isWrite bool) Verdict {
+	d := bundleJudge{patientRecord: c, bundle: bundle, isWrite: isWrite, includedEntries: map[interaction.Reference]bool{}}
+	if kind := d.bundleType(); kind != "document" && kind != "collection" {
+		return notCovered
 	}
 	n := 0
 	for entry := range bundle.Values(resource.Path{Elements: []string{"entry"}}) {
-		if n++; n > maxEntries || !d.add(entry, n == 1) {
-			return outside
+		if n++; n > maxEntries || !d.addEntry(entry, n == 1) {
+			return notCovered
 		}
 	}
-	if !d.own {
-		return outside
+	if !d.hasPatientEntry {
+		return notCovered
 	}
-	v := Verdict{Covered: true, RequiredPermissions: c.by}
-	for _, of := range d.needed {
-		if !d.included[of] {
-			v.Needed = append(v.Needed, of)
+	v := Verdict{Covered: true, RequiredPermissions: c.permissions}
+	for _, of := range d.dependencies {
+		if !d.includedEntries[of] {
+			v.Dependencies = append(v.Dependencies, of)
 		}
 	}
-	if len(v.Needed) > maxNeeded {
-		return outside
+	if len(v.Dependencies) > maxDependencies {
+		return notCovered
 	}
 	return v
 }
 
-func (d *document) add(entry []byte, first bool) bool {
+func (d *bundleJudge) addEntry(entry []byte, first bool) bool {
 	text, ok := resource.Field(entry, "resource")
-	if !ok || isExchanged(entry) {
+	if !ok || isRequestOrResponse(entry) {
 		return false
 	}
-	res, err := d.bundle.Part(text)
-	if err != nil || !d.containsOnly(res) || !d.allows(res) {
+	res, err := d.bundle.ParsePart(text)
+	if err != nil || !d.allowsAllContained(res) || !d.allows(res) {
 		return false
 	}
-	if first && d.kind() == "document" && res.Type != "Composition" {
+	if first && d.bundleType() == "document" && res.Type != "Composition" {
 		return false
 	}
-	return d.rules.IsForAllPatients(res.Type) || d.addOwn(entry, res)
+	return d.rules.IsForAllPatients(res.Type) || d.addPatientEntry(entry, res)
 }
 
-// addOwn judges an entry that must belong to the patient.
-func (d *document) addOwn(entry []byte, res resource.Resource) bool {
-	here, ok := d.isHere(entry, res)
-	if !ok || res.Type == "Bundle" || res.Type == "Patient" && !here || d.writing && !d.namesNobodyElse(res) {
+// addPatientEntry judges an entry that must belong to the patient.
+func (d *bundleJudge) addPatientEntry(entry []byte, res resource.Resource) bool {
+	isLocal, ok := d.isLocalCopy(entry, res)
+	if !ok || res.Type == "Bundle" || res.Type == "Patient" && !isLocal || d.isWrite && !d.namesNoDifferentPatient(res) {
 		return false
 	}
-	v := d.inside(res)
-	d.own = d.own || v.Covered && compartment.InPatient(res, d.patient)
-	d.needed = append(d.needed, v.Needed...)
-	d.included[interaction.Reference{Type: res.Type, ID: res.ID}] = here
+	v := d.judgeRead(res)
+	d.hasPatientEntry = d.hasPatientEntry || v.Covered && compartment.IsInPatient(res, d.patient)
+	d.dependencies = append(d.dependencies, v.Dependencies...)
+	d.includedEntries[interaction.Reference{Type: res.Type, ID: res.ID}] = isLocal
 	return v.Covered
 }
 
-func (d *document) kind() string {
+func (d *bundleJudge) bundleType() string {
 	kind, _ := d.bundle.Member("type")
 	return resource.Text(kind)
 }
 
-// isExchanged reports whether an entry is part of a request or a response.
-func isExchanged(entry []byte) bool {
+// isRequestOrResponse reports whether an entry is part of a request or a response.
+func isRequestOrResponse(entry []byte) bool {
 	return slices.ContainsFunc([]string{"search", "request", "response"}, func(name string) bool {
 		_, ok := resource.Field(entry, name)
 		return ok
 	})
 }
 
-// namesNobodyElse reports whether the membership parameters of an entry name no other patient.
-func (d *document) namesNobodyElse(res resource.Resource) bool {
+// namesNoDifferentPatient reports whether the membership parameters of an entry name no other patient.
+func (d *bundleJudge) namesNoDifferentPatient(res resource.Resource) bool {
 	for id := range compartment.Patients(res) {
 		if id != d.patient {
 			return false
@@ -509,12 +509,12 @@ func (d *document) namesNobodyElse(res resource.Resource) bool {
 	return true
 }
 
-// isHere reports whether an entry is, by its fullUrl, a copy of the resource of this server with its type and id. ok is also
+// isLocalCopy reports whether an entry is, by its fullUrl, a copy of the resource of this server with its type and id. ok is also
 // true for a URN, which identifies a resource on no server. It is false for a URL of another server, to which the entry's
 // relative references would refer (R4 bundle.html#references).
-func (d *document) isHere(entry []byte, res resource.Resource) (here, ok bool) {
-	value, given := resource.Field(entry, "fullUrl")
-	if !given {
+func (d *bundleJudge) isLocalCopy(entry []byte, res resource.Resource) (isLocal, ok bool) {
+	value, hasFullURL := resource.Field(entry, "fullUrl")
+	if !hasFullURL {
 		return res.ID != "", true
 	}
 	fullURL := resource.Text(value)
@@ -522,6 +522,6 @@ func (d *document) isHere(entry []byte, res resource.Resource) (here, ok bool) {
 		return false, true
 	}
 	to, ok := d.bundle.ParseReference(fullURL)
-	here = ok && to.Base == "" && to.Type == res.Type && to.ID == res.ID
-	return here, here
+	isLocal = ok && to.Base == "" && to.Type == res.Type && to.ID == res.ID
+	return isLocal, isLocal
 }

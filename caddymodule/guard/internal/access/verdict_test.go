@@ -117,10 +117,10 @@ func TestCovers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, g := granted(t, tt.scope, nil)
+			r, g := rightsOf(t, tt.scope, nil)
 			got := r.Covers(g, parse(t, tt.resource))
-			if got.Covered != tt.want || needs(got) != tt.needed {
-				t.Errorf("covered %v, needs %q", got.Covered, needs(got))
+			if got.Covered != tt.want || neededResources(got) != tt.needed {
+				t.Errorf("covered %v, needs %q", got.Covered, neededResources(got))
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestCoversNewByScope(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, g := granted(t, tt.scope, nil)
+			r, g := rightsOf(t, tt.scope, nil)
 			if got := r.CoversNew(g, parse(t, tt.resource)); got.Covered != tt.want {
 				t.Errorf("covered %v", got.Covered)
 			}
@@ -166,45 +166,45 @@ func TestSharedRules(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name     string
-		own      Shared
+		own      TypeRules
 		resource string
 		want     bool
 	}{
 		{"as ever", nil, device, true},
-		{"closed", Shared{"Device": closed}, mine, false},
-		{"by the compartment, which it is not in", Shared{"Device": nil}, mine, false},
-		{"everyone", Shared{"Basic": everyone}, `{"resourceType":"Basic","id":"b"}`, true},
-		{"contained, of a type that is closed", Shared{"Specimen": closed}, observationOf("a", `,"contained":[{"resourceType":"Specimen","id":"s"}]`), false},
-		{"closed though it is in the compartment", Shared{"Observation": closed}, observationOf("a", ""), false},
-		{"unassigned, without a parameter that says whose it is", Shared{"Organization": unassigned}, organization, false},
-		{"another type's rule", Shared{"Device": closed}, organization, true},
-		{"a Task for the patient", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
-		{"a Contract of the patient", Shared{"Contract": ownPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
-		{"a Contract of the patient and another", Shared{"Contract": ownPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
-		{"a Task for another", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
-		{"a Task for a group", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
-		{"a Task for nobody", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t"}`, false},
-		{"a Task for a patient elsewhere", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
-		{"a Task for a contained patient", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
+		{"closed", TypeRules{"Device": closedRule}, mine, false},
+		{"by the compartment, which it is not in", TypeRules{"Device": nil}, mine, false},
+		{"everyone", TypeRules{"Basic": everyoneRule}, `{"resourceType":"Basic","id":"b"}`, true},
+		{"contained, of a type that is closed", TypeRules{"Specimen": closedRule}, observationOf("a", `,"contained":[{"resourceType":"Specimen","id":"s"}]`), false},
+		{"closed though it is in the compartment", TypeRules{"Observation": closedRule}, observationOf("a", ""), false},
+		{"unassigned, without a parameter that says whose it is", TypeRules{"Organization": unassignedRule}, organization, false},
+		{"another type's rule", TypeRules{"Device": closedRule}, organization, true},
+		{"a Task for the patient", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
+		{"a Contract of the patient", TypeRules{"Contract": patientRule}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
+		{"a Contract of the patient and another", TypeRules{"Contract": patientRule}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
+		{"a Task for another", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
+		{"a Task for a group", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
+		{"a Task for nobody", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t"}`, false},
+		{"a Task for a patient elsewhere", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
+		{"a Task for a contained patient", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
 		{"a Task, without the rule", nil, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"}}`, false},
-		{"alone", Shared{"Observation": alone}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
+		{"alone", TypeRules{"Observation": aloneRule}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, g := granted(t, "patient/*.rs", tt.own)
+			r, g := rightsOf(t, "patient/*.rs", tt.own)
 			if got := r.Covers(g, parse(t, tt.resource)); got.Covered != tt.want {
 				t.Errorf("covered %v", got.Covered)
 			}
 		})
 	}
-	if got := NewShared(nil); got["Device"] != unassigned || defaultShared["Basic"] != nil {
+	if got := NewTypeRules(nil); got["Device"] != unassignedRule || defaultTypeRules["Basic"] != nil {
 		t.Error("a site's rules have changed the defaults")
 	}
 }
 
-// TestStanding checks the permissions on a resource that another resource depends on. If the resource contains or carries
+// TestDependencyPermissions checks the permissions on a resource that another resource depends on. If the resource contains or carries
 // other resources, it is readable only if a scope covers those too.
-func TestStanding(t *testing.T) {
+func TestDependencyPermissions(t *testing.T) {
 	t.Parallel()
 	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`
 	for _, tt := range []struct {
@@ -219,7 +219,7 @@ func TestStanding(t *testing.T) {
 		{"patient/Observation.r system/Observation.d", observationOf("a", containing), smart.Delete},
 		{"patient/Observation.ru", observationOf("b", ""), 0},
 	} {
-		r := New(Holder{Scope: tt.scopes, Patient: "a"}, NewShared(nil))
+		r := New(Holder{Scope: tt.scopes, Patient: "a"}, NewTypeRules(nil))
 		if got := r.AccessTo(parse(t, tt.resource), "a").Permissions; got != tt.want {
 			t.Errorf("%s: permissions %v on %s, want %v", tt.scopes, got, tt.resource, tt.want)
 		}
@@ -248,10 +248,10 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// granted returns the rights of scopes with their context, and the grant of the first scope.
-func granted(t *testing.T, scopes string, own Shared) (*Rights, Grant) {
+// rightsOf returns the rights of scopes with their context, and the grant of the first scope.
+func rightsOf(t *testing.T, scopes string, own TypeRules) (*Rights, Grant) {
 	t.Helper()
-	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewShared(own))
+	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewTypeRules(own))
 	if want := len(strings.Fields(scopes)); len(r.Grants) != want {
 		t.Fatalf("%d grants, want %d", len(r.Grants), want)
 	}
@@ -267,10 +267,10 @@ func parse(t *testing.T, text string) resource.Resource {
 	return res
 }
 
-// needs returns the needed resources of a verdict, sorted.
-func needs(v Verdict) string {
+// neededResources returns the needed resources of a verdict, sorted.
+func neededResources(v Verdict) string {
 	var all []string
-	for _, n := range v.Needed {
+	for _, n := range v.Dependencies {
 		all = append(all, n.String())
 	}
 	slices.Sort(all)
@@ -278,10 +278,10 @@ func needs(v Verdict) string {
 }
 
 // Default shared types are never in a Patient compartment, because their resources would be other patients' records.
-func TestEveryoneIsNoPatients(t *testing.T) {
+func TestSharedTypesAreInNoCompartment(t *testing.T) {
 	t.Parallel()
-	for resourceType, rule := range defaultShared {
-		if params, ok := compartment.Patient(resourceType); rule == everyone && ok {
+	for resourceType, rule := range defaultTypeRules {
+		if params, ok := compartment.PatientParameters(resourceType); rule == everyoneRule && ok {
 			t.Errorf("%s is for everyone, and in the compartment of a Patient by %q", resourceType, params)
 		}
 	}
@@ -331,11 +331,11 @@ func TestCoversNew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(nil))
+		rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewTypeRules(nil))
 		g := rights.Grants[0]
 		got := nothing
 		switch v := rights.CoversNew(g, res); {
-		case v.Covered && len(v.Needed) > 0:
+		case v.Covered && len(v.Dependencies) > 0:
 			got = needing
 		case v.Covered:
 			got = both
@@ -349,7 +349,7 @@ func TestCoversNew(t *testing.T) {
 }
 
 // Only grants over all resources add up.
-func TestWhole(t *testing.T) {
+func TestUnrestrictedGrants(t *testing.T) {
 	t.Parallel()
 	both := smart.Read | smart.Update
 	clinician := Holder{User: interaction.Reference{Type: "Practitioner", ID: "x"}, Patient: "a"}
@@ -364,7 +364,7 @@ func TestWhole(t *testing.T) {
 	} {
 		h := clinician
 		h.Scope = scope
-		if got := New(h, NewShared(nil)).IsUnrestricted("Observation", both); got != want {
+		if got := New(h, NewTypeRules(nil)).IsUnrestricted("Observation", both); got != want {
 			t.Errorf("%s: %v", scope, got)
 		}
 	}

@@ -24,30 +24,30 @@ import (
 // Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. The result does not depend
 // on the boundaries of the pieces.
 type Replacer struct {
-	escapes    escapes
-	bases      [][]byte
-	publicBase string
-	rest       []byte // end of the earlier pieces: context, and the possible beginning of an address
-	context    int    // length of the part of rest that is already replaced
+	escapes       escapeRules
+	bases         [][]byte
+	publicBase    string
+	pending       []byte // end of the earlier pieces: context, and the possible beginning of an address
+	contextLength int    // length of the part of rest that is already replaced
 }
 
 const (
-	// lookback is the length in bytes of the text before an address that is searched for its member name.
-	lookback = 128
-	// segment is the maximum length of the path segment after a base that identifies an address of the FHIR API.
-	segment = 48
-	// widest is the maximum width of an escaped character in bytes.
-	widest = 10
+	// maxLookback is the length in bytes of the text before an address that is searched for its member name.
+	maxLookback = 128
+	// maxSegment is the maximum length of the path segment after a base that identifies an address of the FHIR API.
+	maxSegment = 48
+	// maxEscapeWidth is the maximum width of an escaped character in bytes.
+	maxEscapeWidth = 10
 )
 
 // NewReplacer returns a Replacer for a text in a format. Bases that equal the gateway's are not replaced.
-func NewReplacer(format message.Format, bases []string, ours string) *Replacer {
-	r := &Replacer{escapes: jsonEscapes, publicBase: ours}
+func NewReplacer(format message.Format, bases []string, publicBase string) *Replacer {
+	r := &Replacer{escapes: jsonEscapes, publicBase: publicBase}
 	if format == message.XML {
 		r.escapes = xmlEscapes
 	}
 	for _, b := range bases {
-		if b != ours {
+		if b != publicBase {
 			r.bases = append(r.bases, []byte(b))
 		}
 	}
@@ -63,16 +63,16 @@ func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 		return append(out, piece...)
 	}
 	text := piece
-	if len(r.rest) > 0 {
-		r.rest = append(r.rest, piece...)
-		text = r.rest
+	if len(r.pending) > 0 {
+		r.pending = append(r.pending, piece...)
+		text = r.pending
 	}
 	until := len(text)
 	if !last {
-		until = max(until-widest*(len(r.bases[0])+segment), r.context)
+		until = max(until-maxEscapeWidth*(len(r.bases[0])+maxSegment), r.contextLength)
 	}
-	find := finder{r: r, text: text, until: until, mayEscape: r.escapes.isUsed(text)}
-	at := r.context
+	find := baseFinder{replacer: r, text: text, end: until, hasEscapes: r.escapes.mayOccurIn(text)}
+	at := r.contextLength
 	for from := at; ; {
 		found, ok := find.next(from)
 		if !ok {
@@ -86,57 +86,57 @@ func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 	until = max(until, at)
 	out = append(out, text[at:until]...)
 	if last {
-		r.rest, r.context = nil, 0
+		r.pending, r.contextLength = nil, 0
 		return out
 	}
-	from := max(until-lookback, 0)
-	r.rest, r.context = append(r.rest[:0], text[from:]...), until-from
+	from := max(until-maxLookback, 0)
+	r.pending, r.contextLength = append(r.pending[:0], text[from:]...), until-from
 	return out
 }
 
 // span is a part of a text.
 type span struct{ from, to int }
 
-// finder finds base URLs that begin before an offset of a text.
-type finder struct {
-	r         *Replacer
-	text      []byte
-	until     int
-	mayEscape bool
-	ahead     []int // next position of each base, if known; until: none
+// baseFinder finds base URLs that begin before an offset of a text.
+type baseFinder struct {
+	replacer      *Replacer
+	text          []byte
+	end           int
+	hasEscapes    bool
+	nextPositions []int // next position of each base, if known; until: none
 }
 
 // next returns the first base URL from an offset on.
-func (f *finder) next(from int) (span, bool) {
-	if from >= f.until {
+func (f *baseFinder) next(from int) (span, bool) {
+	if from >= f.end {
 		return span{}, false
 	}
-	if f.mayEscape {
+	if f.hasEscapes {
 		return f.nextEscaped(from)
 	}
-	if f.ahead == nil {
-		f.ahead = make([]int, len(f.r.bases))
-		for i := range f.ahead {
-			f.ahead[i] = -1
+	if f.nextPositions == nil {
+		f.nextPositions = make([]int, len(f.replacer.bases))
+		for i := range f.nextPositions {
+			f.nextPositions[i] = -1
 		}
 	}
-	first, length := f.until, 0
-	for i, b := range f.r.bases {
-		if f.ahead[i] < from {
-			f.ahead[i] = f.until
-			if at := f.plain(from, b); at >= 0 {
-				f.ahead[i] = at
+	first, length := f.end, 0
+	for i, b := range f.replacer.bases {
+		if f.nextPositions[i] < from {
+			f.nextPositions[i] = f.end
+			if at := f.nextUnescaped(from, b); at >= 0 {
+				f.nextPositions[i] = at
 			}
 		}
-		if f.ahead[i] < first {
-			first, length = f.ahead[i], len(b)
+		if f.nextPositions[i] < first {
+			first, length = f.nextPositions[i], len(b)
 		}
 	}
-	return span{first, first + length}, first < f.until
+	return span{first, first + length}, first < f.end
 }
 
-// plain finds a base URL from an offset on, by its rarest character.
-func (f *finder) plain(from int, base []byte) int {
+// nextUnescaped finds a base URL from an offset on, by its rarest character.
+func (f *baseFinder) nextUnescaped(from int, base []byte) int {
 	rarest := bytes.IndexByte(base, '/')
 	for i := range len(rareCharacters) {
 		if at := bytes.IndexByte(base, rareCharacters[i]); at >= 0 {
@@ -146,7 +146,7 @@ func (f *finder) plain(from int, base []byte) int {
 	}
 	for at := from + rarest; at < len(f.text); at++ {
 		found := bytes.IndexByte(f.text[at:], base[rarest])
-		if at += found; found < 0 || at-rarest >= f.until {
+		if at += found; found < 0 || at-rarest >= f.end {
 			break
 		}
 		if bytes.HasPrefix(f.text[at-rarest:], base) {
@@ -160,14 +160,14 @@ func (f *finder) plain(from int, base []byte) int {
 const rareCharacters = "qzjxkwyvbgf987654p"
 
 // nextEscaped is like next, but for a text with escaped characters.
-func (f *finder) nextEscaped(from int) (span, bool) {
-	e := f.r.escapes
-	for ; from < f.until; from++ {
-		if f.text[from] != 'h' && f.text[from] != e.first { // first letter of http
+func (f *baseFinder) nextEscaped(from int) (span, bool) {
+	e := f.replacer.escapes
+	for ; from < f.end; from++ {
+		if f.text[from] != 'h' && f.text[from] != e.firstByte { // first letter of http
 			continue
 		}
-		for _, b := range f.r.bases {
-			if to := e.match(f.text, from, b); to > 0 && !e.isEscaped(f.text, from) {
+		for _, b := range f.replacer.bases {
+			if to := e.matchEnd(f.text, from, b); to > 0 && !e.isEscaped(f.text, from) {
 				return span{from, to}, true
 			}
 		}
@@ -177,52 +177,52 @@ func (f *finder) nextEscaped(from int) (span, bool) {
 
 // addressNames are the members and elements with an address as their value, including href and src of the narrative. In other
 // members, such as the system of an identifier, a URL below the base is an identifier.
-var addressNames = message.SetOf("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
+var addressNames = message.NewSet("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
 
 // resourceNames are the members and elements with the address of a resource as their value, even of a definition. The url of a
 // definition is its canonical URL, and is not replaced.
-var resourceNames = message.SetOf("reference", "fullUrl", "location")
+var resourceNames = message.NewSet("reference", "fullUrl", "location")
 
 // isAddress reports whether a base URL in a text begins an address of the FHIR API.
 func (r *Replacer) isAddress(text []byte, base span) bool {
-	name, begins := r.escapes.name(text, base.from)
-	if begins && !addressNames[string(name)] {
+	name, isValueStart := r.escapes.valueName(text, base.from)
+	if isValueStart && !addressNames[string(name)] {
 		return false
 	}
 	at := base.to
-	switch c, _ := r.escapes.char(text, at); c {
+	switch c, _ := r.escapes.decodeCharacter(text, at); c {
 	case '/':
 	case '|':
 		return false
 	default:
-		return !isPath(c)
+		return !isPathCharacter(c)
 	}
-	_, width := r.escapes.char(text, at)
+	_, width := r.escapes.decodeCharacter(text, at)
 	at += width
-	var path [segment]byte
+	var path [maxSegment]byte
 	n := 0
 	for ; n < len(path); n++ {
-		c, width := r.escapes.char(text, at)
-		if !isPath(c) {
+		c, width := r.escapes.decodeCharacter(text, at)
+		if !isPathCharacter(c) {
 			break
 		}
 		path[n], at = c, at+width
 	}
 	first := path[:n]
-	end, _ := r.escapes.char(text, at)
+	end, _ := r.escapes.decodeCharacter(text, at)
 	switch {
 	case n == len(path) || end == '|':
 		return false
 	case n == 0, string(first) == "metadata", first[0] == '$', first[0] == '_':
 		return true
-	case definitions[string(first)]:
+	case definitionTypes[string(first)]:
 		return resourceNames[string(name)]
 	}
 	return interaction.IsType(string(first))
 }
 
-// isPath reports whether a character may be part of a path segment.
-func isPath(c byte) bool {
+// isPathCharacter reports whether a character may be part of a path segment.
+func isPathCharacter(c byte) bool {
 	switch c {
 	case '-', '.', '_', '~', '$', '%', '+', ':', '@', '*', '!':
 		return true
@@ -230,8 +230,8 @@ func isPath(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// definitions are the types of resources with canonical URLs.
-var definitions = message.SetOf(
+// definitionTypes are the types of resources with canonical URLs.
+var definitionTypes = message.NewSet(
 	"ActivityDefinition", "CapabilityStatement", "ChargeItemDefinition", "CodeSystem", "CompartmentDefinition", "ConceptMap",
 	"EffectEvidenceSynthesis", "EventDefinition", "Evidence", "EvidenceVariable", "ExampleScenario", "GraphDefinition",
 	"ImplementationGuide", "Library", "Measure", "MessageDefinition", "NamingSystem", "OperationDefinition", "PlanDefinition",
@@ -239,35 +239,35 @@ var definitions = message.SetOf(
 	"StructureDefinition", "StructureMap", "TerminologyCapabilities", "TestScript", "ValueSet",
 )
 
-// escapes describes how a format escapes characters, and how it names values.
-type escapes struct {
-	first byte // first byte of an escape
-	// second contains the characters that can follow first if a character of a URL is escaped.
-	second string
-	// char returns the character at an offset, and its width; 0 at the end of the text.
-	char func(text []byte, at int) (c byte, width int)
-	// name returns the name of the value at an offset, and whether a value begins there; empty if the name is too far away.
-	name func(text []byte, at int) (name []byte, begins bool)
+// escapeRules describes how a format escapes characters, and how it names values.
+type escapeRules struct {
+	firstByte byte // first byte of an escape
+	// secondBytes contains the characters that can follow first if a character of a URL is escaped.
+	secondBytes string
+	// decodeCharacter returns the character at an offset, and its width; 0 at the end of the text.
+	decodeCharacter func(text []byte, at int) (c byte, width int)
+	// valueName returns the name of the value at an offset, and whether a value begins there; empty if the name is too far away.
+	valueName func(text []byte, at int) (name []byte, isValueStart bool)
 }
 
-// isUsed reports whether a text may contain escaped characters.
-func (e escapes) isUsed(text []byte) bool {
+// mayOccurIn reports whether a text may contain escaped characters.
+func (e escapeRules) mayOccurIn(text []byte) bool {
 	for {
-		at := bytes.IndexByte(text, e.first)
+		at := bytes.IndexByte(text, e.firstByte)
 		if at < 0 || at+1 == len(text) {
 			return false
 		}
-		if strings.IndexByte(e.second, text[at+1]) >= 0 {
+		if strings.IndexByte(e.secondBytes, text[at+1]) >= 0 {
 			return true
 		}
 		text = text[at+2:]
 	}
 }
 
-// match returns the end of a base URL that begins at an offset; 0 if none does.
-func (e escapes) match(text []byte, at int, base []byte) int {
+// matchEnd returns the end of a base URL that begins at an offset; 0 if none does.
+func (e escapeRules) matchEnd(text []byte, at int, base []byte) int {
 	for _, want := range base {
-		c, width := e.char(text, at)
+		c, width := e.decodeCharacter(text, at)
 		if c != want {
 			return 0
 		}
@@ -277,21 +277,21 @@ func (e escapes) match(text []byte, at int, base []byte) int {
 }
 
 // isEscaped reports whether the backslash at an offset is itself escaped. After very many backslashes, it returns true.
-func (e escapes) isEscaped(text []byte, at int) bool {
+func (e escapeRules) isEscaped(text []byte, at int) bool {
 	if text[at] != '\\' {
 		return false
 	}
 	n := 0
-	for n < lookback/2 && at-n > 0 && text[at-n-1] == '\\' {
+	for n < maxLookback/2 && at-n > 0 && text[at-n-1] == '\\' {
 		n++
 	}
-	return n%2 == 1 || n == lookback/2
+	return n%2 == 1 || n == maxLookback/2
 }
 
-var jsonEscapes = escapes{
-	first:  '\\',
-	second: "/u",
-	char: func(text []byte, at int) (byte, int) {
+var jsonEscapes = escapeRules{
+	firstByte:   '\\',
+	secondBytes: "/u",
+	decodeCharacter: func(text []byte, at int) (byte, int) {
 		switch {
 		case at >= len(text):
 			return 0, 0
@@ -306,26 +306,26 @@ var jsonEscapes = escapes{
 		}
 		return '\\', 1
 	},
-	name: func(text []byte, at int) ([]byte, bool) {
+	valueName: func(text []byte, at int) ([]byte, bool) {
 		if at == 0 || text[at-1] != '"' || at > 1 && text[at-2] == '\\' {
 			return nil, false
 		}
-		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte(":"))
-		return quotedEnd(trimSpace(before), ok), true
+		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-maxLookback):at-1]), []byte(":"))
+		return trailingQuoted(trimSpace(before), ok), true
 	},
 }
 
-var xmlEscapes = escapes{
-	first:  '&',
-	second: "#",
-	char: func(text []byte, at int) (byte, int) {
+var xmlEscapes = escapeRules{
+	firstByte:   '&',
+	secondBytes: "#",
+	decodeCharacter: func(text []byte, at int) (byte, int) {
 		if at >= len(text) {
 			return 0, 0
 		}
 		if text[at] != '&' || at+2 >= len(text) || text[at+1] != '#' {
 			return text[at], 1
 		}
-		end := bytes.IndexByte(text[at:min(at+widest, len(text))], ';')
+		end := bytes.IndexByte(text[at:min(at+maxEscapeWidth, len(text))], ';')
 		if end < 0 {
 			return '&', 1
 		}
@@ -338,13 +338,13 @@ var xmlEscapes = escapes{
 		}
 		return '&', 1
 	},
-	name: func(text []byte, at int) ([]byte, bool) {
+	valueName: func(text []byte, at int) ([]byte, bool) {
 		if at == 0 || text[at-1] != '"' && text[at-1] != '\'' {
 			return nil, false
 		}
-		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-lookback):at-1]), []byte("="))
+		before, ok := bytes.CutSuffix(trimSpace(text[max(0, at-maxLookback):at-1]), []byte("="))
 		before = trimSpace(before)
-		attribute := wordEnd(before)
+		attribute := trailingWord(before)
 		if !ok || string(attribute) != "value" {
 			return attribute, ok
 		}
@@ -362,8 +362,8 @@ var xmlEscapes = escapes{
 
 func trimSpace(text []byte) []byte { return bytes.TrimRight(text, " \t\r\n") }
 
-// quotedEnd returns the quoted text at the end of a text, if it is the name of a member.
-func quotedEnd(text []byte, isName bool) []byte {
+// trailingQuoted returns the quoted text at the end of a text, if it is the name of a member.
+func trailingQuoted(text []byte, isName bool) []byte {
 	if !isName || len(text) == 0 || text[len(text)-1] != '"' {
 		return nil
 	}
@@ -371,10 +371,10 @@ func quotedEnd(text []byte, isName bool) []byte {
 	return text[bytes.LastIndexByte(text, '"')+1:]
 }
 
-// wordEnd returns the word at the end of a text.
-func wordEnd(text []byte) []byte {
+// trailingWord returns the word at the end of a text.
+func trailingWord(text []byte) []byte {
 	at := len(text)
-	for at > 0 && isPath(text[at-1]) {
+	for at > 0 && isPathCharacter(text[at-1]) {
 		at--
 	}
 	return text[at:]
@@ -385,23 +385,23 @@ func wordEnd(text []byte) []byte {
 // is ready for use, and safe for concurrent use.
 type Bases struct {
 	mu   sync.Mutex
-	keys []key // most recently added last
+	keys []keyBases // most recently added last
 }
 
-// key contains the bases for one way to reach the gateway.
-type key struct {
+// keyBases contains the bases for one way to reach the gateway.
+type keyBases struct {
 	name  string
 	bases []string // most recently added last
 }
 
 const (
-	maxKeys  = 64
-	maxBases = 4 // per key
-	maxBase  = 256
+	maxKeys       = 64
+	maxBases      = 4 // per key
+	maxBaseLength = 256
 )
 
-// Key returns the key of a request: the headers from which FHIR servers derive their addresses.
-func Key(r *http.Request) string {
+// BasesKey returns the key of a request: the headers from which FHIR servers derive their addresses.
+func BasesKey(r *http.Request) string {
 	name := r.Host
 	for _, forwarded := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Original-Host"} {
 		name += "\n" + strings.Join(r.Header[forwarded], ",")
@@ -409,8 +409,8 @@ func Key(r *http.Request) string {
 	return name
 }
 
-// Of returns the bases of a key.
-func (b *Bases) Of(name string) []string {
+// Get returns the bases of a key.
+func (b *Bases) Get(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i := b.index(name); i >= 0 {
@@ -428,7 +428,7 @@ func (b *Bases) Add(name, base string) {
 	defer b.mu.Unlock()
 	i := b.index(name)
 	if i < 0 {
-		b.keys = append(b.keys[max(0, len(b.keys)+1-maxKeys):], key{name: name})
+		b.keys = append(b.keys[max(0, len(b.keys)+1-maxKeys):], keyBases{name: name})
 		i = len(b.keys) - 1
 	}
 	k := &b.keys[i]
@@ -438,26 +438,26 @@ func (b *Bases) Add(name, base string) {
 }
 
 func (b *Bases) index(name string) int {
-	return slices.IndexFunc(b.keys, func(k key) bool { return k.name == name })
+	return slices.IndexFunc(b.keys, func(k keyBases) bool { return k.name == name })
 }
 
-var base = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~%!$&()*+,;=:@-]+)*$`)
+var basePattern = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~%!$&()*+,;=:@-]+)*$`)
 
 // isBase reports whether a text is an absolute URL without a query.
-func isBase(text string) bool { return len(text) <= maxBase && base.MatchString(text) }
+func isBase(text string) bool { return len(text) <= maxBaseLength && basePattern.MatchString(text) }
 
 // BaseOf returns the base URL in an absolute address of the FHIR server: the part before the requested path or, if the base
 // itself was requested, before the first resource type. Empty if the address does not end with the requested path.
-func BaseOf(address, asked string) string {
+func BaseOf(address, requestPath string) string {
 	address, _, _ = strings.Cut(address, "?")
 	address = strings.TrimSuffix(strings.TrimSuffix(address, "/_search"), "/")
-	if asked = strings.Trim(strings.TrimSuffix(asked, "_search"), "/"); asked != "" {
-		before, found := strings.CutSuffix(address, "/"+asked)
+	if requestPath = strings.Trim(strings.TrimSuffix(requestPath, "_search"), "/"); requestPath != "" {
+		before, found := strings.CutSuffix(address, "/"+requestPath)
 		if !found {
 			return ""
 		}
 		address = before
-	} else if at := typeSegment.FindAllStringSubmatchIndex(address, -1); at != nil {
+	} else if at := typeSegmentPattern.FindAllStringSubmatchIndex(address, -1); at != nil {
 		for _, m := range at {
 			if interaction.IsType(address[m[2]:m[3]]) {
 				address = address[:m[0]]
@@ -471,13 +471,13 @@ func BaseOf(address, asked string) string {
 	return address
 }
 
-var typeSegment = regexp.MustCompile(`/([A-Z][A-Za-z]+)`)
+var typeSegmentPattern = regexp.MustCompile(`/([A-Z][A-Za-z]+)`)
 
-var resourcePath = regexp.MustCompile(`^(.*)/([A-Z][A-Za-z]+)/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?$`)
+var resourcePathPattern = regexp.MustCompile(`^(.*)/([A-Z][A-Za-z]+)/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?$`)
 
 // BaseOfResource returns the base URL in the absolute address of a resource. Empty for any other address.
 func BaseOfResource(address string) string {
-	match := resourcePath.FindStringSubmatch(address)
+	match := resourcePathPattern.FindStringSubmatch(address)
 	if match == nil || !interaction.IsType(match[2]) || !isBase(match[1]) {
 		return ""
 	}

@@ -18,8 +18,8 @@ const (
 
 func replaceAll(text, old, by string) string { return strings.ReplaceAll(text, old, by) }
 
-// inPieces rewrites a text that arrives in pieces of a size.
-func inPieces(format message.Format, text string, size int, bases ...string) string {
+// rewriteInPieces rewrites a text that arrives in pieces of a size.
+func rewriteInPieces(format message.Format, text string, size int, bases ...string) string {
 	r := NewReplacer(format, bases, ours)
 	var out []byte
 	for at := 0; at < len(text); at += size {
@@ -61,7 +61,7 @@ func TestReplacer(t *testing.T) {
 		{"diagnostics that begin so", `{"diagnostics":"@/Patient/1 is not known"}`, `{"diagnostics":"#/Patient/1 is not known"}`},
 		{"narrative", `{"div":"<a href=\"@/Patient/1\">1</a>"}`, `{"div":"<a href=\"#/Patient/1\">1</a>"}`},
 		{"narrative about a definition", `{"div":"<p>@/ValueSet/1</p>"}`, ""},
-		{"far from its name", `{"reference":` + strings.Repeat(" ", 2*lookback) + `"@/Patient/1"}`, ""},
+		{"far from its name", `{"reference":` + strings.Repeat(" ", 2*maxLookback) + `"@/Patient/1"}`, ""},
 		{"many", strings.Repeat(`{"reference":"@/Patient/1"},`, 50), strings.Repeat(`{"reference":"#/Patient/1"},`, 50)},
 		{"at the end", `"x @`, `"x #`},
 	} {
@@ -73,7 +73,7 @@ func TestReplacer(t *testing.T) {
 			text := replaceAll(tt.text, "@", backend)
 			want := replaceAll(replaceAll(tt.want, "#", ours), "@", backend)
 			for size := 1; size <= len(text)+1; size += 1 + len(text)/200 {
-				if got := inPieces(message.JSON, text, size, "http://unused.example/fhir", backend); got != want {
+				if got := rewriteInPieces(message.JSON, text, size, "http://unused.example/fhir", backend); got != want {
 					t.Fatalf("in pieces of %d:\n%s\nwant\n%s", size, got, want)
 				}
 			}
@@ -104,7 +104,7 @@ func TestReplacerOfXML(t *testing.T) {
 			text := replaceAll(tt.text, "@", backend)
 			want := replaceAll(replaceAll(tt.want, "~", ours), "@", backend)
 			for size := 1; size <= len(text)+1; size++ {
-				if got := inPieces(message.XML, text, size, backend); got != want {
+				if got := rewriteInPieces(message.XML, text, size, backend); got != want {
 					t.Fatalf("in pieces of %d:\n%s\nwant\n%s", size, got, want)
 				}
 			}
@@ -112,8 +112,8 @@ func TestReplacerOfXML(t *testing.T) {
 	}
 }
 
-// generated returns a random JSON value, before and after rewriting.
-func generated(r *rand.Rand, depth int) (before, after any) {
+// randomJSON returns a random JSON value, before and after rewriting.
+func randomJSON(r *rand.Rand, depth int) (before, after any) {
 	switch r.IntN(map[bool]int{true: 8, false: 5}[depth > 0]) {
 	case 0:
 		return float64(r.IntN(1000)), nil
@@ -126,31 +126,31 @@ func generated(r *rand.Rand, depth int) (before, after any) {
 	case 5:
 		all := []any{}
 		for range r.IntN(4) {
-			value, _ := generated(r, depth-1)
+			value, _ := randomJSON(r, depth-1)
 			all = append(all, value)
 		}
 		return all, nil
 	}
 	all := map[string]any{}
 	for range r.IntN(5) {
-		all[[...]string{"reference", "fullUrl", "url", "system", "text", "div", "link", "a\"b"}[r.IntN(8)]], _ = generated(r, depth-1)
+		all[[...]string{"reference", "fullUrl", "url", "system", "text", "div", "link", "a\"b"}[r.IntN(8)]], _ = randomJSON(r, depth-1)
 	}
 	return all, nil
 }
 
-// rewritten rewrites a decoded value independently of the tested code.
-func rewritten(value any, name string, isMember bool) any {
+// expectedRewrite rewrites a decoded value independently of the tested code.
+func expectedRewrite(value any, name string, isMember bool) any {
 	switch value := value.(type) {
 	case map[string]any:
 		all := map[string]any{}
 		for name, v := range value {
-			all[name] = rewritten(v, name, true)
+			all[name] = expectedRewrite(v, name, true)
 		}
 		return all
 	case []any:
 		all := []any{}
 		for _, v := range value {
-			all = append(all, rewritten(v, "", false))
+			all = append(all, expectedRewrite(v, "", false))
 		}
 		return all
 	case string:
@@ -208,19 +208,19 @@ func TestReplacerProperty(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
-		value, _ := generated(r, 4)
+		value, _ := randomJSON(r, 4)
 		text := escapedJSON(r, value)
-		whole := inPieces(message.JSON, text, len(text)+1, backend)
+		whole := rewriteInPieces(message.JSON, text, len(text)+1, backend)
 		var got any
 		if err := json.Unmarshal([]byte(whole), &got); err != nil {
 			t.Fatalf("%v\n%s\nof\n%s", err, whole, text)
 		}
 		gotText, _ := json.Marshal(got)
-		wantText, _ := json.Marshal(rewritten(value, "", false))
+		wantText, _ := json.Marshal(expectedRewrite(value, "", false))
 		if string(gotText) != string(wantText) {
 			t.Fatalf("got\n%s\nwant\n%s\nof\n%s", gotText, wantText, text)
 		}
-		if size := 1 + r.IntN(len(text)+1); inPieces(message.JSON, text, size, backend) != whole {
+		if size := 1 + r.IntN(len(text)+1); rewriteInPieces(message.JSON, text, size, backend) != whole {
 			t.Fatalf("in pieces of %d differs: %s", size, text)
 		}
 	}
@@ -235,13 +235,13 @@ func FuzzRewriting(f *testing.F) {
 		if size = 1 + (size&0xffff)%(len(text)+1); format != int(message.XML) {
 			format = int(message.JSON)
 		}
-		whole := inPieces(message.Format(format), text, len(text)+1, backend)
-		if got := inPieces(message.Format(format), text, size, backend); got != whole {
+		whole := rewriteInPieces(message.Format(format), text, len(text)+1, backend)
+		if got := rewriteInPieces(message.Format(format), text, size, backend); got != whole {
 			t.Errorf("in pieces of %d: %q, not %q", size, got, whole)
 		}
 		var found, foundInPieces message.Links
 		var out []byte
-		one, pieces := LinkFinder{Seal: sealed(&found)}, LinkFinder{Seal: sealed(&foundInPieces)}
+		one, pieces := LinkReplacer{Seal: recordingSealer(&found)}, LinkReplacer{Seal: recordingSealer(&foundInPieces)}
 		all, err := one.Append(nil, []byte(text))
 		var failed error
 		for at := 0; at < len(text) && failed == nil; at += size {
@@ -250,7 +250,7 @@ func FuzzRewriting(f *testing.F) {
 		if err == nil && failed == nil && string(all) != string(out) {
 			t.Errorf("links in pieces of %d: %q, not %q", size, out, all)
 		}
-		_, _ = ReplaceXMLLinks([]byte(text), sealed(&found))
+		_, _ = ReplaceXMLLinks([]byte(text), recordingSealer(&found))
 	})
 }
 
@@ -258,8 +258,8 @@ func FuzzRewriting(f *testing.F) {
 func TestBases(t *testing.T) {
 	t.Parallel()
 	var b Bases
-	for _, text := range []string{"", "fhir", "ftp://x/fhir", "http://x/fhir?y", "http://x/fhir#y", "http://x/a b", "http://x/" + strings.Repeat("a", maxBase)} {
-		if b.Add("a", text); len(b.Of("a")) > 0 {
+	for _, text := range []string{"", "fhir", "ftp://x/fhir", "http://x/fhir?y", "http://x/fhir#y", "http://x/a b", "http://x/" + strings.Repeat("a", maxBaseLength)} {
+		if b.Add("a", text); len(b.Get("a")) > 0 {
 			t.Errorf("%.20q was added", text)
 		}
 	}
@@ -267,7 +267,7 @@ func TestBases(t *testing.T) {
 	b.Add("a", "http://x/fhir")
 	b.Add("b", "http://y/fhir")
 	for name, want := range map[string][]string{"a": {"http://x/fhir"}, "b": {"http://y/fhir"}, "c": nil} {
-		if got := b.Of(name); !slices.Equal(got, want) {
+		if got := b.Get(name); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -283,10 +283,10 @@ func TestBasesForget(t *testing.T) {
 	for i := range maxBases + 1 {
 		b.Add("1", fmt.Sprintf("http://x/%d", i))
 	}
-	if len(b.keys) != maxKeys || b.Of("0") != nil || b.Of(fmt.Sprint(maxKeys)) == nil {
+	if len(b.keys) != maxKeys || b.Get("0") != nil || b.Get(fmt.Sprint(maxKeys)) == nil {
 		t.Errorf("%d keys", len(b.keys))
 	}
-	if got := b.Of("1"); !slices.Equal(got, []string{"http://x/1", "http://x/2", "http://x/3", "http://x/4"}) {
+	if got := b.Get("1"); !slices.Equal(got, []string{"http://x/1", "http://x/2", "http://x/3", "http://x/4"}) {
 		t.Errorf("bases %q", got)
 	}
 }

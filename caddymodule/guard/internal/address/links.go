@@ -16,32 +16,32 @@ import (
 // SealLinks returns the Bundle.link for clients in place of the FHIR server's.
 type SealLinks func(links message.Links) (message.Links, error)
 
-// LinkFinder replaces Bundle.link in a JSON text that arrives in pieces. The result does not depend on the boundaries of the
+// LinkReplacer replaces Bundle.link in a JSON text that arrives in pieces. The result does not depend on the boundaries of the
 // pieces. The rest of the text stays unchanged and unchecked.
-type LinkFinder struct {
+type LinkReplacer struct {
 	Seal SealLinks // required
 
-	done     bool // Bundle.link was replaced
-	depth    int
-	inString bool
-	escaped  bool   // the last character was a backslash
-	isName   bool   // the next string of the root object is a member name
-	name     []byte // current member name of the root object, as JSON
-	links    []byte // received part of Bundle.link; nil outside of it
+	isDone    bool // Bundle.link was replaced
+	depth     int
+	inString  bool
+	isEscaped bool   // the last character was a backslash
+	isName    bool   // the next string of the root object is a member name
+	name      []byte // current member name of the root object, as JSON
+	links     []byte // received part of Bundle.link; nil outside of it
 }
 
-// maxLinks is the maximum size of Bundle.link in bytes.
-const maxLinks = 1 << 18
+// maxLinksSize is the maximum size of Bundle.link in bytes.
+const maxLinksSize = 1 << 18
 
-// ErrLinks is the cause of a 502 for links that cannot be rewritten.
-var ErrLinks = errors.New("links of the FHIR server cannot be rewritten")
+// ErrInvalidLinks is the cause of a 502 for links that cannot be rewritten.
+var ErrInvalidLinks = errors.New("links of the FHIR server cannot be rewritten")
 
 // Append appends a piece of the text to out, with Bundle.link replaced. It fails if Bundle.link cannot be parsed or sealed.
-func (f *LinkFinder) Append(out, piece []byte) ([]byte, error) {
+func (f *LinkReplacer) Append(out, piece []byte) ([]byte, error) {
 	at := 0 // the text before it is in out, or part of links
-	for i := 0; i < len(piece) && !f.done; i++ {
+	for i := 0; i < len(piece) && !f.isDone; i++ {
 		if f.inString {
-			i = f.string(piece, i)
+			i = f.continueString(piece, i)
 			continue
 		}
 		switch c := piece[i]; c {
@@ -59,7 +59,7 @@ func (f *LinkFinder) Append(out, piece []byte) ([]byte, error) {
 			}
 		case '}', ']':
 			if f.depth--; f.depth == 1 && f.links != nil {
-				sealed, err := f.sealed(append(f.links, piece[at:i+1]...))
+				sealed, err := f.sealLinks(append(f.links, piece[at:i+1]...))
 				if err != nil {
 					return out, err
 				}
@@ -74,26 +74,26 @@ func (f *LinkFinder) Append(out, piece []byte) ([]byte, error) {
 	if f.links == nil {
 		return append(out, piece[at:]...), nil
 	}
-	if f.links = append(f.links, piece[at:]...); len(f.links) > maxLinks {
-		return out, fmt.Errorf("%w: Bundle.link is larger than %d bytes", ErrLinks, maxLinks)
+	if f.links = append(f.links, piece[at:]...); len(f.links) > maxLinksSize {
+		return out, fmt.Errorf("%w: Bundle.link is larger than %d bytes", ErrInvalidLinks, maxLinksSize)
 	}
 	return out, nil
 }
 
-// string continues a string, and returns the offset of its last character in the piece.
-func (f *LinkFinder) string(piece []byte, from int) int {
+// continueString continues a string, and returns the offset of its last character in the piece.
+func (f *LinkReplacer) continueString(piece []byte, from int) int {
 	i := from
 	for ; i < len(piece) && f.inString; i++ {
 		switch {
-		case f.escaped:
-			f.escaped = false
+		case f.isEscaped:
+			f.isEscaped = false
 		case piece[i] == '\\':
-			f.escaped = true
+			f.isEscaped = true
 		case piece[i] == '"':
 			f.inString = false
 		}
 	}
-	if f.isName && f.depth == 1 && len(f.name)+i-from <= maxName {
+	if f.isName && f.depth == 1 && len(f.name)+i-from <= maxNameLength {
 		f.name = append(f.name, piece[from:i]...)
 	}
 	return i - 1
@@ -102,31 +102,31 @@ func (f *LinkFinder) string(piece []byte, from int) int {
 // CheckJSON rejects a text that does not begin with an object or array in UTF-8.
 func CheckJSON(text []byte) error {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 && (text[0] != '{' && text[0] != '[' || len(text) > 1 && text[1] == 0) {
-		return fmt.Errorf("%w: no JSON object in UTF-8", ErrLinks)
+		return fmt.Errorf("%w: no JSON object in UTF-8", ErrInvalidLinks)
 	}
 	return nil
 }
 
-// maxName is the maximum length of the name link, with all letters escaped and quotation marks.
-const maxName = 26
+// maxNameLength is the maximum length of the name link, with all letters escaped and quotation marks.
+const maxNameLength = 26
 
 // isLink reports whether the current member of the root object is link.
-func (f *LinkFinder) isLink() bool {
+func (f *LinkReplacer) isLink() bool {
 	var name string
 	return json.Unmarshal(f.name, &name) == nil && name == "link"
 }
 
-// sealed returns the links for clients. Other resources with a member link have elements without relation and url, which stay
+// sealLinks returns the links for clients. Other resources with a member link have elements without relation and url, which stay
 // unchanged.
-func (f *LinkFinder) sealed(text []byte) ([]byte, error) {
+func (f *LinkReplacer) sealLinks(text []byte) ([]byte, error) {
 	var links message.Links
 	if err := json.Unmarshal(text, &links); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLinks, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidLinks, err)
 	}
 	if len(links) == 0 || links[0] == (message.Link{}) {
 		return text, nil
 	}
-	f.done = true
+	f.isDone = true
 	sealed, err := f.Seal(links)
 	if err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (f *LinkFinder) sealed(text []byte) ([]byte, error) {
 func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
-		return nil, fmt.Errorf("%w: the XML text is in %q, not in UTF-8", ErrLinks, label)
+		return nil, fmt.Errorf("%w: the XML text is in %q, not in UTF-8", ErrInvalidLinks, label)
 	}
-	x := xmlLinks{d: d}
+	x := xmlLinkParser{decoder: d}
 	if err := x.read(seal != nil); err != nil {
 		return nil, err
 	}
@@ -165,27 +165,27 @@ func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// xmlLinks parses the links of a Bundle.
-type xmlLinks struct {
-	d        *xml.Decoder
+// xmlLinkParser parses the links of a Bundle.
+type xmlLinkParser struct {
+	decoder  *xml.Decoder
 	links    message.Links
 	from, to int64 // range of all links in the text
 }
 
-func (x *xmlLinks) read(wanted bool) error {
+func (x *xmlLinkParser) read(parseLinks bool) error {
 	for depth := 0; ; {
-		before := x.d.InputOffset()
-		token, err := x.d.Token()
+		before := x.decoder.InputOffset()
+		token, err := x.decoder.Token()
 		if err != nil {
-			return fmt.Errorf("%w: XML: %w", ErrLinks, err)
+			return fmt.Errorf("%w: XML: %w", ErrInvalidLinks, err)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
 			switch {
-			case depth == 0 && (token.Name.Local != "Bundle" || !wanted), depth == 1 && token.Name.Local == "entry":
+			case depth == 0 && (token.Name.Local != "Bundle" || !parseLinks), depth == 1 && token.Name.Local == "entry":
 				return nil
 			case depth == 1 && token.Name.Local == "link":
-				if err := x.link(&token, before); err != nil {
+				if err := x.readLink(&token, before); err != nil {
 					return err
 				}
 				continue
@@ -199,8 +199,8 @@ func (x *xmlLinks) read(wanted bool) error {
 	}
 }
 
-// link parses one link, which begins at an offset.
-func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
+// readLink parses one link, which begins at an offset.
+func (x *xmlLinkParser) readLink(start *xml.StartElement, from int64) error {
 	type value struct {
 		Value string `xml:"value,attr"`
 	}
@@ -208,35 +208,35 @@ func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
 		Relation value `xml:"relation"`
 		URL      value `xml:"url"`
 	}
-	if err := x.d.DecodeElement(&l, start); err != nil {
-		return fmt.Errorf("%w: XML: %w", ErrLinks, err)
+	if err := x.decoder.DecodeElement(&l, start); err != nil {
+		return fmt.Errorf("%w: XML: %w", ErrInvalidLinks, err)
 	}
 	if len(x.links) == 0 {
 		x.from = from
 	}
-	x.to = x.d.InputOffset()
+	x.to = x.decoder.InputOffset()
 	x.links = append(x.links, message.Link{Relation: l.Relation.Value, URL: l.URL.Value})
 	return nil
 }
 
-// OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle, because the FHIR server
+// EntryAddress returns the first fullUrl or response.location of an entry in the beginning of a Bundle, because the FHIR server
 // generates these. Similar members of a resource may come from a client. Empty if absent.
-func OfEntry(format message.Format, text []byte) string {
+func EntryAddress(format message.Format, text []byte) string {
 	if format == message.XML {
-		return ofEntryXML(xml.NewDecoder(bytes.NewReader(text)))
+		return entryAddressXML(xml.NewDecoder(bytes.NewReader(text)))
 	}
-	return ofEntryJSON(rawjson.NewCursor(text).AllowDuplicates())
+	return entryAddressJSON(rawjson.NewCursor(text).AllowDuplicates())
 }
 
-// errFound ends the search.
-var errFound = errors.New("found")
+// errStopSearch ends the search.
+var errStopSearch = errors.New("found")
 
-func ofEntryJSON(c *rawjson.Cursor) (found string) {
+func entryAddressJSON(c *rawjson.Cursor) (found string) {
 	text := func() error {
 		if c.Kind() == rawjson.String { // other kinds of values are no addresses
 			var err error
 			if found, err = c.Text(); err == nil && found != "" {
-				err = errFound
+				err = errStopSearch
 			}
 			return err
 		}
@@ -261,12 +261,12 @@ func ofEntryJSON(c *rawjson.Cursor) (found string) {
 		if string(name) != "entry" {
 			return c.Skip()
 		}
-		return cmp.Or(c.Array(func() error { return c.Object(entry) }), errFound)
+		return cmp.Or(c.Array(func() error { return c.Object(entry) }), errStopSearch)
 	})
 	return found
 }
 
-func ofEntryXML(d *xml.Decoder) string {
+func entryAddressXML(d *xml.Decoder) string {
 	for {
 		token, err := d.Token()
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// sealed returns a SealLinks that records the links and returns a recognizable one.
-func sealed(found *message.Links) SealLinks {
+// recordingSealer returns a SealLinks that records the links and returns a recognizable one.
+func recordingSealer(found *message.Links) SealLinks {
 	return func(links message.Links) (message.Links, error) {
 		*found = links
 		return message.Links{{Relation: "self", URL: "sealed"}}, nil
@@ -58,7 +58,7 @@ func TestLinkFinder(t *testing.T) {
 			}
 			for size := 1; size <= len(tt.text)+1; size++ {
 				var found message.Links
-				f := LinkFinder{Seal: sealed(&found)}
+				f := LinkReplacer{Seal: recordingSealer(&found)}
 				var out []byte
 				for at := 0; at < len(tt.text); at += size {
 					var err error
@@ -70,7 +70,7 @@ func TestLinkFinder(t *testing.T) {
 				if got := string(out); got != replaceAll(want, "@", replaced) {
 					t.Fatalf("in pieces of %d: %s", size, got)
 				}
-				if found != nil && found.To("next") != "http://backend/fhir?_getpages=1" {
+				if found != nil && found.Find("next") != "http://backend/fhir?_getpages=1" {
 					t.Fatalf("in pieces of %d: links %v", size, found)
 				}
 			}
@@ -83,9 +83,9 @@ func TestUnreadableLinks(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"numbers for links": `{"link":[1]}`,
-		"long links":        `{"link":["` + string(make([]byte, maxLinks)),
+		"long links":        `{"link":["` + string(make([]byte, maxLinksSize)),
 	} {
-		f := LinkFinder{Seal: sealed(new(message.Links))}
+		f := LinkReplacer{Seal: recordingSealer(new(message.Links))}
 		if _, err := f.Append(nil, []byte(text)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -106,7 +106,7 @@ func TestUnreadableLinks(t *testing.T) {
 		"cut off":          `<Bundle><link><relation value="next"/>`,
 		"without its end":  `<Bundle><type value="searchset"/>`,
 	} {
-		for _, seal := range []SealLinks{nil, sealed(new(message.Links))} {
+		for _, seal := range []SealLinks{nil, recordingSealer(new(message.Links))} {
 			if _, err := ReplaceXMLLinks([]byte(text), seal); err == nil && (seal != nil || text[:2] == "<?" || text[0] == '{') {
 				t.Errorf("%s: no error", name)
 			}
@@ -129,7 +129,7 @@ func TestReplaceXMLLinks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var found message.Links
-			got, err := ReplaceXMLLinks([]byte(tt.before+tt.links+tt.after), sealed(&found))
+			got, err := ReplaceXMLLinks([]byte(tt.before+tt.links+tt.after), recordingSealer(&found))
 			want := tt.before + tt.after
 			if tt.links != "" {
 				want = tt.before + replaced + tt.after
@@ -137,7 +137,7 @@ func TestReplaceXMLLinks(t *testing.T) {
 			if err != nil || string(got) != want {
 				t.Errorf("%v, %s", err, got)
 			}
-			if tt.links != "" && found.To("next") != "http://backend/fhir?_getpages=1&x=2" {
+			if tt.links != "" && found.Find("next") != "http://backend/fhir?_getpages=1&x=2" {
 				t.Errorf("links %v", found)
 			}
 		})
@@ -184,7 +184,7 @@ func TestOfEntry(t *testing.T) {
 		if tt.none {
 			want = ""
 		}
-		if got := OfEntry(format, []byte(tt.text)); got != want {
+		if got := EntryAddress(format, []byte(tt.text)); got != want {
 			t.Errorf("%s: %q", tt.name, got)
 		}
 	}

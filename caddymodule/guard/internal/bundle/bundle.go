@@ -30,22 +30,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Bundles answers the batches and transactions of one request.
-type Bundles struct {
-	Server     *fhirserver.Server // client of the FHIR server
-	Judge      *judge.Judge       // judge of the FHIR server's responses
-	Addresses  message.Addresses  // public addresses of the FHIR API
-	Entries    entries            // handler of single entries
-	MaxEntries int                // maximum number of entries per bundle
-	Limit      int64              // maximum total size of the responses in bytes
+// Handler answers the batches and transactions of one request.
+type Handler struct {
+	Server           *fhirserver.Server // client of the FHIR server
+	Judge            *judge.Judge       // judge of the FHIR server's responses
+	Addresses        message.Addresses  // public addresses of the FHIR API
+	EntryHandler     entryHandler       // handler of single entries
+	MaxEntries       int                // maximum number of entries per bundle
+	MaxResponseBytes int64              // maximum total size of the responses in bytes
 }
 
-// entries answers the entries of a bundle as separate requests.
-type entries interface {
-	// Answer answers an entry.
-	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
-	// Collect is like Answer, but for a write that is not sent yet.
-	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Response, error)
+// entryHandler answers the entries of a bundle as separate requests.
+type entryHandler interface {
+	// Handle answers an entry.
+	Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
+	// CollectWrite is like Answer, but for a write that is not sent yet.
+	CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Response, error)
 	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
 	// ForwardsEntry reports whether an entry about a single resource needs no judging.
@@ -54,61 +54,61 @@ type entries interface {
 	ReportDecision(i interaction.Interaction, err error)
 }
 
-// Bundle answers a batch or a transaction.
-func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+// Handle answers a batch or a transaction.
+func (x *Handler) Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	s, err := parseSubmission(c.Body, x.MaxEntries)
 	if err != nil {
 		return nil, err
 	}
-	s.prefer(c, i)
-	if x.passesWhole(s) {
-		return x.sendWhole(ctx, s)
+	s.applyPrefer(c, i)
+	if x.mayForwardBundle(s) {
+		return x.forwardBundle(ctx, s)
 	}
-	if s.kind == "transaction" {
-		return x.transaction(ctx, s)
+	if s.bundleType == "transaction" {
+		return x.handleTransaction(ctx, s)
 	}
-	return x.batch(ctx, s)
+	return x.handleBatch(ctx, s)
 }
 
-// prefer applies the client's Prefer header to each entry (R4 http.html#ops), unless it requests an asynchronous response.
-func (s *submission) prefer(c message.Call, i interaction.Interaction) {
-	if preferences := c.Header.Values("Prefer"); !i.Async && len(preferences) > 0 {
+// applyPrefer applies the client's Prefer header to each entry (R4 http.html#ops), unless it requests an asynchronous response.
+func (s *submission) applyPrefer(c message.Call, i interaction.Interaction) {
+	if preferences := c.Header.Values("Prefer"); !i.IsAsync && len(preferences) > 0 {
 		for _, e := range s.entries {
 			e.header["Prefer"] = preferences
 		}
 	}
 }
 
-// batch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request,
+// handleBatch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request,
 // independently of the FHIR server's implementation of batches.
-func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Response, error) {
-	out := &message.Bundle{Kind: "batch-response", Total: -1}
+func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Response, error) {
+	out := &message.Bundle{Type: "batch-response", Total: -1}
 	var size int64
 	for n := range s.entries {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		a, err := x.entryAnswer(ctx, &s.entries[n], size)
-		e := entryOf(a, err)
+		a, err := x.handleEntry(ctx, &s.entries[n], size)
+		e := responseEntry(a, err)
 		size += int64(len(e.Resource) + len(e.Response))
 		out.Entries = append(out.Entries, e)
 	}
 	return out.Response(), nil
 }
 
-// passesWhole reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
+// mayForwardBundle reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
 // a Bundle, because the links of a Bundle would have to be sealed.
-func (x *Bundles) passesWhole(s *submission) bool {
+func (x *Handler) mayForwardBundle(s *submission) bool {
 	for n := range s.entries {
-		if c, i, err := s.entries[n].call(); err != nil || !x.Entries.ForwardsEntry(c, i) {
+		if c, i, err := s.entries[n].toCall(); err != nil || !x.EntryHandler.ForwardsEntry(c, i) {
 			return false
 		}
 	}
-	return s.areDistinct() && len(s.entries) > 0
+	return s.hasDistinctFullURLs() && len(s.entries) > 0
 }
 
-// areDistinct reports whether all values of fullUrl are different.
-func (s *submission) areDistinct() bool {
+// hasDistinctFullURLs reports whether all values of fullUrl are different.
+func (s *submission) hasDistinctFullURLs() bool {
 	seen := map[string]bool{}
 	for _, e := range s.entries {
 		if e.fullURL != "" && seen[e.fullURL] {
@@ -119,28 +119,28 @@ func (s *submission) areDistinct() bool {
 	return true
 }
 
-// sendWhole forwards a Bundle that needs no judging. The Bundle is serialized again, so that the FHIR server gets exactly the
+// forwardBundle forwards a Bundle that needs no judging. The Bundle is serialized again, so that the FHIR server gets exactly the
 // entries that were parsed here.
-func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Response, error) {
-	b := &message.Bundle{Kind: s.kind, Total: -1}
+func (x *Handler) forwardBundle(ctx context.Context, s *submission) (*message.Response, error) {
+	b := &message.Bundle{Type: s.bundleType, Total: -1}
 	for n := range s.entries {
 		e := &s.entries[n]
-		c, i, err := e.call()
+		c, i, err := e.toCall()
 		if err != nil {
 			return nil, err
 		}
-		x.Entries.ReportDecision(i, nil)
-		b.Entries = append(b.Entries, message.Entry{FullURL: e.fullURL, Resource: e.sent(c), Request: requestOf(c)})
+		x.EntryHandler.ReportDecision(i, nil)
+		b.Entries = append(b.Entries, message.Entry{FullURL: e.fullURL, Resource: e.resourceToForward(c), Request: encodeRequest(c)})
 	}
 	header := http.Header{"Content-Type": {message.TypeJSON}}
 	if prefer := s.entries[0].header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	return x.Server.Do(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
+	return x.Server.Do(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.JSON()})
 }
 
-// sent returns the resource to forward with an entry: none for a request without a body.
-func (e *submitted) sent(c message.Call) []byte {
+// resourceToForward returns the resource to forward with an entry: none for a request without a body.
+func (e *submittedEntry) resourceToForward(c message.Call) []byte {
 	if c.Body == nil {
 		return nil
 	}
@@ -150,13 +150,13 @@ func (e *submitted) sent(c message.Call) []byte {
 // submission is a batch or transaction that a client sends to the base.
 type submission struct {
 	resourceType string
-	kind         string // Bundle.type
-	entries      []submitted
-	limit        int
+	bundleType   string // Bundle.type
+	entries      []submittedEntry
+	maxEntries   int
 }
 
-// submitted is an entry of a submission. Its resource stays text.
-type submitted struct {
+// submittedEntry is an entry of a submission. Its resource stays text.
+type submittedEntry struct {
 	fullURL  string
 	resource []byte
 	method   string
@@ -164,19 +164,19 @@ type submitted struct {
 	header   http.Header // headers for the members of request
 }
 
-var errTooMany = errors.New("too many entries")
+var errTooManyEntries = errors.New("too many entries")
 
 // parseSubmission parses a client's Bundle. Duplicate names in an object are an error, because FHIR servers differ in which one
 // counts. Unknown members are dropped.
 func parseSubmission(text []byte, limit int) (*submission, error) {
-	s := &submission{limit: limit}
+	s := &submission{maxEntries: limit}
 	c := rawjson.NewCursor(text)
 	err := c.Object(func(name []byte) (err error) {
 		switch string(name) {
 		case "resourceType":
 			s.resourceType, err = c.Text()
 		case "type":
-			s.kind, err = c.Text()
+			s.bundleType, err = c.Text()
 		case "entry":
 			err = c.Array(func() error { return s.read(c) })
 		default:
@@ -185,31 +185,31 @@ func parseSubmission(text []byte, limit int) (*submission, error) {
 		return err
 	})
 	if err == nil {
-		err = c.End()
+		err = c.CheckEnd()
 	}
-	return s, s.check(err)
+	return s, s.validate(err)
 }
 
-// check rejects anything but a batch or transaction.
-func (s *submission) check(err error) error {
+// validate rejects anything but a batch or transaction.
+func (s *submission) validate(err error) error {
 	switch {
-	case errors.Is(err, errTooMany):
+	case errors.Is(err, errTooManyEntries):
 		return &guard.Error{
-			Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The Bundle has more than %d entries.", s.limit), Err: err,
+			Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The Bundle has more than %d entries.", s.maxEntries), Err: err,
 		}
 	case err != nil:
-		return message.Invalid(err, "The body is no Bundle in JSON that has one reading.")
-	case s.resourceType != "Bundle" || s.kind != "batch" && s.kind != "transaction":
-		return message.Invalid(message.ErrBody, "Only a Bundle of type batch or transaction can be sent to the base.")
+		return message.InvalidRequest(err, "The body is no Bundle in JSON that has one reading.")
+	case s.resourceType != "Bundle" || s.bundleType != "batch" && s.bundleType != "transaction":
+		return message.InvalidRequest(message.ErrInvalidBody, "Only a Bundle of type batch or transaction can be sent to the base.")
 	}
 	return nil
 }
 
 func (s *submission) read(c *rawjson.Cursor) error {
-	if len(s.entries) == s.limit {
-		return errTooMany
+	if len(s.entries) == s.maxEntries {
+		return errTooManyEntries
 	}
-	e := submitted{header: http.Header{}}
+	e := submittedEntry{header: http.Header{}}
 	err := c.Object(func(name []byte) (err error) {
 		switch string(name) {
 		case "fullUrl":
@@ -227,14 +227,14 @@ func (s *submission) read(c *rawjson.Cursor) error {
 	return err
 }
 
-// conditions are the headers for the members of Bundle.entry.request.
-var conditions = map[string]string{
+// conditionHeaders are the headers for the members of Bundle.entry.request.
+var conditionHeaders = map[string]string{
 	"ifMatch": "If-Match", "ifNoneMatch": "If-None-Match", "ifModifiedSince": "If-Modified-Since", "ifNoneExist": "If-None-Exist",
 }
 
-func (e *submitted) readRequest(c *rawjson.Cursor) error {
+func (e *submittedEntry) readRequest(c *rawjson.Cursor) error {
 	return c.Object(func(name []byte) (err error) {
-		switch header := conditions[string(name)]; {
+		switch header := conditionHeaders[string(name)]; {
 		case string(name) == "method":
 			e.method, err = c.Text()
 		case string(name) == "url":
@@ -250,16 +250,16 @@ func (e *submitted) readRequest(c *rawjson.Cursor) error {
 	})
 }
 
-// methods are the permitted methods of an entry. R4's HEAD is excluded, because its response would be an empty entry.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+// entryMethods are the permitted methods of an entry. R4's HEAD is excluded, because its response would be an empty entry.
+var entryMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// call returns the entry as a separate request.
-func (e *submitted) call() (c message.Call, i interaction.Interaction, err error) {
-	if !slices.Contains(methods, e.method) {
-		return c, i, message.Invalid(message.ErrBody, "The entry's request.method is none of GET, POST, PUT, PATCH and DELETE.")
+// toCall returns the entry as a separate request.
+func (e *submittedEntry) toCall() (c message.Call, i interaction.Interaction, err error) {
+	if !slices.Contains(entryMethods, e.method) {
+		return c, i, message.InvalidRequest(message.ErrInvalidBody, "The entry's request.method is none of GET, POST, PUT, PATCH and DELETE.")
 	}
 	c = message.Call{Method: e.method, Header: e.header}
-	if c.Path, c.Query, err = e.target(); err != nil {
+	if c.Path, c.Query, err = e.splitURL(); err != nil {
 		return c, i, err
 	}
 	if err := e.checkHeader(); err != nil {
@@ -272,48 +272,48 @@ func (e *submitted) call() (c message.Call, i interaction.Interaction, err error
 		return c, i, err
 	}
 	if i.Kind == interaction.Bundle {
-		return c, i, message.Invalid(message.ErrBody, "A Bundle in a Bundle is no request.")
+		return c, i, message.InvalidRequest(message.ErrInvalidBody, "A Bundle in a Bundle is no request.")
 	}
-	c.Body, err = e.body(i)
+	c.Body, err = e.requestBody(i)
 	return c, i, err
 }
 
-// target returns the path and query of request.url. It must be relative to the base (R4 bundle.html), and is decoded once and
+// splitURL returns the path and query of request.url. It must be relative to the base (R4 bundle.html), and is decoded once and
 // checked like the path of a request. Absolute URLs are rejected even below the base, because proxies and servers can disagree
 // about the base.
-func (e *submitted) target() (path, query string, err error) {
+func (e *submittedEntry) splitURL() (path, query string, err error) {
 	path, query, _ = strings.Cut(e.url, "?")
 	if e.url == "" {
-		return "", "", message.Invalid(message.ErrBody, "The entry has no request.url.")
+		return "", "", message.InvalidRequest(message.ErrInvalidBody, "The entry has no request.url.")
 	}
 	if strings.HasPrefix(path, "/") || strings.ContainsAny(path, ":#") {
-		return "", "", message.Invalid(guard.ErrPath, "The entry's request.url is not relative to the FHIR base.")
+		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url is not relative to the FHIR base.")
 	}
 	decoded, err := url.PathUnescape(path)
 	if err != nil || strings.Contains(strings.ToLower(path), "%2f") {
-		return "", "", message.Invalid(guard.ErrPath, "The entry's request.url holds a character that servers read differently.")
+		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url holds a character that servers read differently.")
 	}
 	r := &http.Request{Method: e.method, URL: &url.URL{Path: "/" + decoded}}
 	return decoded, query, guard.CheckPath(r, "")
 }
 
 // checkHeader rejects invalid header values.
-func (e *submitted) checkHeader() error {
+func (e *submittedEntry) checkHeader() error {
 	for _, values := range e.header {
 		if strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return message.Invalid(message.ErrBody, "A condition of the entry holds a control character.")
+			return message.InvalidRequest(message.ErrInvalidBody, "A condition of the entry holds a control character.")
 		}
 	}
 	return nil
 }
 
-// body returns the body of the request, or nil if the interaction has no body.
-func (e *submitted) body(i interaction.Interaction) ([]byte, error) {
+// requestBody returns the body of the request, or nil if the interaction has no body.
+func (e *submittedEntry) requestBody(i interaction.Interaction) ([]byte, error) {
 	switch i.Kind {
 	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate:
-		return e.version(i)
+		return e.newVersion(i)
 	case interaction.Patch, interaction.ConditionalPatch:
-		return e.patch()
+		return e.patchBody()
 	case interaction.Operation:
 		if e.method == http.MethodPost && e.resource != nil {
 			e.header.Set("Content-Type", message.TypeJSON)
@@ -323,38 +323,38 @@ func (e *submitted) body(i interaction.Interaction) ([]byte, error) {
 	return nil, nil
 }
 
-// parse parses the entry's resource.
-func (e *submitted) parse() (resource.Resource, error) {
+// parseResource parses the entry's resource.
+func (e *submittedEntry) parseResource() (resource.Resource, error) {
 	if e.resource == nil {
-		return resource.Resource{}, message.Invalid(message.ErrBody, "The entry has no resource.")
+		return resource.Resource{}, message.InvalidRequest(message.ErrInvalidBody, "The entry has no resource.")
 	}
 	res, err := resource.Parse(e.resource)
 	if err != nil {
-		return res, message.Invalid(err, "The entry's resource is no resource in JSON that has one reading.")
+		return res, message.InvalidRequest(err, "The entry's resource is no resource in JSON that has one reading.")
 	}
 	return res, nil
 }
 
-// version returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others the
+// newVersion returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others the
 // URL's.
-func (e *submitted) version(i interaction.Interaction) ([]byte, error) {
-	res, err := e.parse()
+func (e *submittedEntry) newVersion(i interaction.Interaction) ([]byte, error) {
+	res, err := e.parseResource()
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Type != i.Type:
-		return nil, message.Invalid(message.ErrBody, "The entry's resource is not of the type in request.url.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The entry's resource is not of the type in request.url.")
 	case i.Kind == interaction.Update && res.ID != i.ID:
-		return nil, message.Invalid(message.ErrBody, "The id of the entry's resource is not the one in request.url.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the entry's resource is not the one in request.url.")
 	}
 	e.header.Set("Content-Type", message.TypeJSON)
 	return e.resource, nil
 }
 
-// patch returns a JSON Patch, which is sent in a Binary, or a FHIRPath Patch, which is a Parameters resource (R4
+// patchBody returns a JSON Patch, which is sent in a Binary, or a FHIRPath Patch, which is a Parameters resource (R4
 // http.html#patch).
-func (e *submitted) patch() ([]byte, error) {
-	res, err := e.parse()
+func (e *submittedEntry) patchBody() ([]byte, error) {
+	res, err := e.parseResource()
 	if err != nil {
 		return nil, err
 	}
@@ -366,41 +366,41 @@ func (e *submitted) patch() ([]byte, error) {
 	data, _ := res.Member("data")
 	body, err := base64.StdEncoding.DecodeString(resource.Text(data))
 	if res.Type != "Binary" || resource.Text(media) != write.TypeJSONPatch || err != nil || len(body) == 0 {
-		return nil, message.Invalid(message.ErrBody, "A patch in a Bundle is a Binary of type application/json-patch+json with data, or Parameters.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch in a Bundle is a Binary of type application/json-patch+json with data, or Parameters.")
 	}
 	e.header.Set("Content-Type", write.TypeJSONPatch)
 	return body, nil
 }
 
-// entryAnswer answers one entry, unless the responses to earlier entries have reached the size limit.
-func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*message.Response, error) {
-	if size > x.Limit {
-		return nil, message.TooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.Limit)
+// handleEntry answers one entry, unless the responses to earlier entries have reached the size limit.
+func (x *Handler) handleEntry(ctx context.Context, e *submittedEntry, size int64) (*message.Response, error) {
+	if size > x.MaxResponseBytes {
+		return nil, message.TooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.MaxResponseBytes)
 	}
-	c, i, err := e.call()
+	c, i, err := e.toCall()
 	if err != nil {
-		x.Entries.ReportDecision(i, err)
+		x.EntryHandler.ReportDecision(i, err)
 		return nil, err
 	}
-	x.begin()
+	x.resetForEntry()
 	before := x.Server.MemoryInUse()
-	a, err := x.Entries.Answer(ctx, c, i)
+	a, err := x.EntryHandler.Handle(ctx, c, i)
 	x.Server.ReleaseExcept(before, a)
-	x.Entries.ReportDecision(i, err)
+	x.EntryHandler.ReportDecision(i, err)
 	if err == nil && c.Method == http.MethodGet && a.Status == http.StatusOK && message.IsNotModified(c.Header, a.Header.Get("Etag")) {
 		a = &message.Response{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as in [message.Response.Write]
 	}
 	return a, err
 }
 
-// begin begins an entry. The previous entry may have changed the cached resources.
-func (x *Bundles) begin() {
+// resetForEntry begins an entry. The previous entry may have changed the cached resources.
+func (x *Handler) resetForEntry() {
 	x.Server.ResetRequestCount()
-	x.Judge.ClearStandings()
+	x.Judge.ClearAccessCache()
 }
 
-// response is a Bundle.entry.response.
-type response struct {
+// entryResponse is a Bundle.entry.response.
+type entryResponse struct {
 	Status       string          `json:"status"`
 	Location     string          `json:"location,omitempty"`
 	ETag         string          `json:"etag,omitempty"`
@@ -408,41 +408,41 @@ type response struct {
 	Outcome      json.RawMessage `json:"outcome,omitempty"`
 }
 
-// entryOf returns an entry of a batch-response or transaction-response for a response or an error.
-func entryOf(a *message.Response, err error) message.Entry {
+// responseEntry returns an entry of a batch-response or transaction-response for a response or an error.
+func responseEntry(a *message.Response, err error) message.Entry {
 	if err != nil {
-		return refusedEntry(err)
+		return errorEntry(err)
 	}
-	r := response{
+	r := entryResponse{
 		Status: statusLine(a.Status), Location: a.Header.Get("Location"), ETag: a.Header.Get("Etag"),
-		LastModified: instant(a.Header.Get("Last-Modified")),
+		LastModified: toInstant(a.Header.Get("Last-Modified")),
 	}
 	if len(a.Body) == 0 {
-		return message.Entry{Response: r.text()}
+		return message.Entry{Response: r.encode()}
 	}
 	if err := checkObject(a.Body); err != nil {
-		return refusedEntry(message.NewWithheldError(err))
+		return errorEntry(message.NewWithheldError(err))
 	}
-	if !a.Succeeded() || a.IsOutcome {
+	if !a.IsSuccess() || a.IsOutcome {
 		r.Outcome = a.Body
-		return message.Entry{Response: r.text()}
+		return message.Entry{Response: r.encode()}
 	}
-	return message.Entry{Resource: a.Body, Response: r.text()}
+	return message.Entry{Resource: a.Body, Response: r.encode()}
 }
 
-// refusedEntry returns an entry with the OperationOutcome of an error.
-func refusedEntry(err error) message.Entry {
-	refusal, ok := errors.AsType[*guard.Error](err)
+// errorEntry returns an entry with the OperationOutcome of an error.
+func errorEntry(err error) message.Entry {
+	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
-		refusal = &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
+		rejection = &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
 	}
-	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.Quoted(refusal.IssueType()) +
-		`,"diagnostics":` + message.Quoted(refusal.Diagnostics()) + `}]}`
-	r := response{Status: statusLine(refusal.Status), Outcome: []byte(outcome)}
-	return message.Entry{Response: r.text()}
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.QuoteJSON(rejection.IssueType()) +
+		`,"diagnostics":` + message.QuoteJSON(rejection.Diagnostics()) + `}]}`
+	r := entryResponse{Status: statusLine(rejection.Status), Outcome: []byte(outcome)}
+	return message.Entry{Response: r.encode()}
 }
 
-func (r response) text() []byte {
+func (r entryResponse) encode() []byte {
 	text, _ := json.Marshal(r) // strings and valid JSON never fail
 	return text
 }
@@ -455,8 +455,8 @@ func statusLine(status int) string {
 	return strconv.Itoa(status)
 }
 
-// instant converts an HTTP date to a FHIR instant; empty if it is invalid.
-func instant(date string) string {
+// toInstant converts an HTTP date to a FHIR instant; empty if it is invalid.
+func toInstant(date string) string {
 	t, err := http.ParseTime(date)
 	if err != nil {
 		return ""
@@ -464,8 +464,8 @@ func instant(date string) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// httpDate converts a FHIR instant to an HTTP date; empty if it is invalid.
-func httpDate(instant string) string {
+// toHTTPDate converts a FHIR instant to an HTTP date; empty if it is invalid.
+func toHTTPDate(instant string) string {
 	t, err := time.Parse(time.RFC3339, instant)
 	if err != nil {
 		return ""
@@ -479,20 +479,20 @@ func checkObject(text []byte) error {
 	if err := c.Object(func([]byte) error { return c.Skip() }); err != nil {
 		return err
 	}
-	return c.End()
+	return c.CheckEnd()
 }
 
-// requestOf returns a call as a Bundle.entry.request.
-func requestOf(c message.Call) []byte {
+// encodeRequest returns a call as a Bundle.entry.request.
+func encodeRequest(c message.Call) []byte {
 	var out bytes.Buffer
 	target := c.Path
 	if c.Query != "" {
 		target += "?" + c.Query
 	}
-	out.WriteString(`{"method":` + message.Quoted(c.Method) + `,"url":` + message.Quoted(target))
+	out.WriteString(`{"method":` + message.QuoteJSON(c.Method) + `,"url":` + message.QuoteJSON(target))
 	for _, member := range []string{"ifMatch", "ifNoneMatch", "ifModifiedSince", "ifNoneExist"} {
-		if value := c.Header.Get(conditions[member]); value != "" {
-			out.WriteString(`,"` + member + `":` + message.Quoted(value))
+		if value := c.Header.Get(conditionHeaders[member]); value != "" {
+			out.WriteString(`,"` + member + `":` + message.QuoteJSON(value))
 		}
 	}
 	out.WriteString("}")

@@ -17,17 +17,17 @@ func TestEntryOf(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"resourceType":"Patient"}`: `{"status":"200 OK"}`,
 		``:                           `{"status":"200 OK"}`,
-		`{"resourceType":"Patient"`:  string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
-		`{},"resource":{}`:           string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
-		`[]`:                         string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
+		`{"resourceType":"Patient"`:  string(responseEntry(nil, message.NewWithheldError(message.ErrResponseTooLong)).Response),
+		`{},"resource":{}`:           string(responseEntry(nil, message.NewWithheldError(message.ErrResponseTooLong)).Response),
+		`[]`:                         string(responseEntry(nil, message.NewWithheldError(message.ErrResponseTooLong)).Response),
 	} {
-		if e := entryOf(message.NewResponse(http.StatusOK, []byte(body)), nil); string(e.Response) != want {
+		if e := responseEntry(message.NewResponse(http.StatusOK, []byte(body)), nil); string(e.Response) != want {
 			t.Errorf("%s: %s", body, e.Response)
 		}
 	}
 	a := message.NewResponse(http.StatusOK, nil)
 	a.Header.Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
-	if e := entryOf(a, nil); string(e.Response) != `{"status":"200 OK","lastModified":"1994-11-06T08:49:37Z"}` {
+	if e := responseEntry(a, nil); string(e.Response) != `{"status":"200 OK","lastModified":"1994-11-06T08:49:37Z"}` {
 		t.Errorf("instant: %s", e.Response)
 	}
 }
@@ -37,7 +37,7 @@ func TestAnswersOf(t *testing.T) {
 	t.Parallel()
 	a := message.NewResponse(http.StatusOK, []byte(`{"resourceType":"Bundle","type":"transaction-response","entry":[{"response":{"status":"200"}}]}`))
 	for want, ok := range map[int]bool{0: false, 1: true, 2: false} {
-		if _, err := answersOf(a, want); (err == nil) != ok {
+		if _, err := responseEntries(a, want); (err == nil) != ok {
 			t.Errorf("%d: %v", want, err)
 		}
 	}
@@ -77,9 +77,9 @@ func entriesByJSON(text string) (entries []json.RawMessage, err error) {
 	return entries, json.Unmarshal(members["entry"], &entries)
 }
 
-func checkCall(t *testing.T, e *submitted) {
+func checkCall(t *testing.T, e *submittedEntry) {
 	t.Helper()
-	c, i, err := e.call()
+	c, i, err := e.toCall()
 	if err != nil {
 		if _, ok := errors.AsType[*guard.Error](err); !ok {
 			t.Fatalf("no refusal: %v", err)

@@ -30,51 +30,51 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Exports answers the exports of one request.
-type Exports struct {
-	Server     *fhirserver.Server // sends requests to the FHIR server
-	Judge      *judge.Judge       // judges the responses of the FHIR server
-	Addresses  message.Addresses  // public addresses of the FHIR API
-	Sealing    paging.Sealing     // seals links to the job and its files
-	Binding    string             // binds links to the token
-	R          *http.Request      // client's request
-	Parameters searchparam.Set    // supported search parameters
-	Limit      int64              // maximum size of a line in bytes
+// Handler answers the exports of one request.
+type Handler struct {
+	Server       *fhirserver.Server // sends requests to the FHIR server
+	Judge        *judge.Judge       // judges the responses of the FHIR server
+	Addresses    message.Addresses  // public addresses of the FHIR API
+	Sealing      paging.Sealing     // seals links to the job and its files
+	Binding      string             // binds links to the token
+	Request      *http.Request      // client's request
+	Parameters   searchparam.Set    // supported search parameters
+	MaxLineBytes int64              // maximum size of a line in bytes
 }
 
-// lackingToExport returns the scopes for an export of types, if the token has any system scope. Other tokens cannot export.
-func (x *Exports) lackingToExport(types ...string) string {
+// missingExportScopes returns the scopes for an export of types, if the token has any system scope. Other tokens cannot export.
+func (x *Handler) missingExportScopes(types ...string) string {
 	if !slices.ContainsFunc(x.Judge.Rights().Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
 		return ""
 	}
 	return systemScopes(types...)
 }
 
-var errExport = errors.New("export that cannot be guarded")
+var errExportNotAllowed = errors.New("export that cannot be guarded")
 
 // Export starts a bulk data export (Bulk Data Access 2.0). Only system scopes export, and only types that they cover as a
 // whole. The job's address is sealed for the token.
-func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	s := selection{x.Judge.Rights().UnrestrictedTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
-	needed, ok := exportLevel(i)
+func (x *Handler) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	s := exportSelection{x.Judge.Rights().UnrestrictedTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
+	needed, ok := requiredTypes(i)
 	switch {
 	case !ok:
-		return nil, message.Forbidden(operation.ErrOperation, "An export is of the system, of all patients or of a group.")
-	case !i.Async:
-		return nil, message.Invalid(errExport, "An export takes the header Prefer: respond-async.")
-	case !s.All && len(s.Names) == 0:
-		return nil, message.Forbidden(message.ErrScope, "An export takes a system scope with the permissions r and s, without a constraint.").Lifted(x.lackingToExport(needed...))
+		return nil, message.Forbidden(operation.ErrOperationNotAllowed, "An export is of the system, of all patients or of a group.")
+	case !i.IsAsync:
+		return nil, message.InvalidRequest(errExportNotAllowed, "An export takes the header Prefer: respond-async.")
+	case !s.AllTypes && len(s.Names) == 0:
+		return nil, message.Forbidden(message.ErrInsufficientScope, "An export takes a system scope with the permissions r and s, without a constraint.").WithScope(x.missingExportScopes(needed...))
 	}
 	for _, name := range needed {
 		if !s.Has(name) {
-			return nil, message.Forbidden(message.ErrScope, "An export of these takes a system scope for %s, with the permissions r and s.", name).Lifted(x.lackingToExport(name))
+			return nil, message.Forbidden(message.ErrInsufficientScope, "An export of these takes a system scope for %s, with the permissions r and s.", name).WithScope(x.missingExportScopes(name))
 		}
 	}
 	parameters, err := operation.Parameters(c, i)
 	if err != nil {
 		return nil, err
 	}
-	if parameters, err = s.confine(parameters); err != nil {
+	if parameters, err = s.confineParameters(parameters); err != nil {
 		return nil, err
 	}
 	if s.MayBeDenied {
@@ -86,19 +86,19 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if err != nil {
 		return nil, err
 	}
-	a, err := x.Server.Do(ctx, exportCall(c, parameters))
+	a, err := x.Server.Do(ctx, kickOffCall(c, parameters))
 	if err != nil {
 		return nil, err
 	}
 	location := a.Header.Get("Content-Location")
 	if a.Status != http.StatusAccepted || location == "" {
-		return nil, operation.FailedOperation(a, c.SentTerms())
+		return nil, operation.OperationFailure(a, c.SentTerms())
 	}
-	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.MayBeDenied}, location)
+	return x.acceptedResponse(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, AllTypes: s.AllTypes, JudgedByPolicies: s.MayBeDenied}, location)
 }
 
-// exportLevel returns the types that the level of an export requires; ok is false for an unknown level.
-func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
+// requiredTypes returns the types that the level of an export requires; ok is false for an unknown level.
+func requiredTypes(i interaction.Interaction) (needed []string, ok bool) {
 	switch {
 	case i.Type == "":
 		return nil, true
@@ -110,12 +110,12 @@ func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
 	return nil, false
 }
 
-// started returns the response with the sealed address of the job.
-func (x *Exports) started(ctx context.Context, j job, location string) (_ *message.Response, err error) {
-	if j.Path, j.Query, err = below(j.Base, location); err != nil {
+// acceptedResponse returns the response with the sealed address of the job.
+func (x *Handler) acceptedResponse(ctx context.Context, j job, location string) (_ *message.Response, err error) {
+	if j.Path, j.Query, err = splitBelowBase(j.Base, location); err != nil {
 		return nil, err
 	}
-	address, err := x.sealed(ctx, JobPath, j)
+	address, err := x.sealJob(ctx, JobPath, j)
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,13 @@ func (x *Exports) started(ctx context.Context, j job, location string) (_ *messa
 
 // serverBase returns the path of the FHIR API in the FHIR server's own links, taken from the self link of a search. A proxy may
 // have replaced the path.
-func (x *Exports) serverBase(ctx context.Context) (string, error) {
-	a, err := x.Server.Do(ctx, message.Get("Patient", "_id=none&_count=1"))
+func (x *Handler) serverBase(ctx context.Context) (string, error) {
+	a, err := x.Server.Do(ctx, message.NewGet("Patient", "_id=none&_count=1"))
 	if err != nil {
 		return "", err
 	}
-	if b, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms); err == nil {
-		if base, ok := paging.BaseOf(b.Links.To("self"), "Patient"); ok {
+	if b, err := x.Addresses.ParseSearchResponse(a, false, nil, message.Call{}.SentTerms); err == nil {
+		if base, ok := paging.BaseOf(b.Links.Find("self"), "Patient"); ok {
 			return base, nil
 		}
 	}
@@ -151,8 +151,8 @@ func systemScopes(types ...string) string {
 	return strings.Join(scopes, " ")
 }
 
-// below returns the path and query of a link below the FHIR server's base.
-func below(base, link string) (path, query string, err error) {
+// splitBelowBase returns the path and query of a link below the FHIR server's base.
+func splitBelowBase(base, link string) (path, query string, err error) {
 	u, err := url.Parse(link)
 	if err != nil {
 		return "", "", message.NewWithheldError(err)
@@ -164,9 +164,9 @@ func below(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// formats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the query's
+// outputFormats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the query's
 // plus sign was decoded to a space.
-var formats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
+var outputFormats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
 
 // exportParameters are the permitted kick-off parameters, with the element for the value in a body (Bulk Data Access 2.0,
 // "Query Parameters"). _elements is dropped with the parameters for the format, because policies may depend on removed
@@ -177,59 +177,59 @@ var exportParameters = map[string]string{
 	"patient": "valueReference",
 }
 
-// selection contains the types and filters that a kick-off may request.
-type selection struct {
+// exportSelection contains the types and filters that a kick-off may request.
+type exportSelection struct {
 	access.UnrestrictedTypes
-	of         interaction.Interaction
-	parameters searchparam.Set // for _typeFilter
-	lenient    bool            // Prefer: handling=lenient
+	interaction interaction.Interaction
+	parameters  searchparam.Set // for _typeFilter
+	isLenient   bool            // Prefer: handling=lenient
 }
 
-// confine checks the parameters of a kick-off, and sets _type to the exported types.
-func (s selection) confine(parameters []smart.Parameter) ([]smart.Parameter, error) {
-	var named []string
-	passed := make([]smart.Parameter, 0, len(parameters)+1)
+// confineParameters checks the parameters of a kick-off, and sets _type to the exported types.
+func (s exportSelection) confineParameters(parameters []smart.Parameter) ([]smart.Parameter, error) {
+	var requestedTypes []string
+	forwarded := make([]smart.Parameter, 0, len(parameters)+1)
 	for _, p := range parameters {
 		switch {
 		case p.Name == "_type":
-			named = append(named, listed(p.Value)...)
+			requestedTypes = append(requestedTypes, splitList(p.Value)...)
 			continue
-		case p.Name == "_outputFormat" && slices.Contains(formats, p.Value):
+		case p.Name == "_outputFormat" && slices.Contains(outputFormats, p.Value):
 			p.Value = typeNDJSON
-		case p.Name == "_outputFormat" && s.lenient:
+		case p.Name == "_outputFormat" && s.isLenient:
 			continue
 		case p.Name == "_outputFormat":
-			return nil, message.Invalid(errExport, "The value of _outputFormat is not supported: exports are in %s.", typeNDJSON)
+			return nil, message.InvalidRequest(errExportNotAllowed, "The value of _outputFormat is not supported: exports are in %s.", typeNDJSON)
 		}
-		passed = append(passed, p)
+		forwarded = append(forwarded, p)
 	}
-	if len(named) == 0 && !s.All {
-		if named = s.within(); len(named) == 0 {
-			return nil, message.Forbidden(message.ErrScope, "No system scope is about a type that this exports.").Lifted(systemScopes())
+	if len(requestedTypes) == 0 && !s.AllTypes {
+		if requestedTypes = s.exportableTypes(); len(requestedTypes) == 0 {
+			return nil, message.Forbidden(message.ErrInsufficientScope, "No system scope is about a type that this exports.").WithScope(systemScopes())
 		}
 	}
-	for _, name := range named {
+	for _, name := range requestedTypes {
 		if !s.Has(name) || !interaction.IsType(name) {
-			refusal := message.Forbidden(message.ErrScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
+			rejection := message.Forbidden(message.ErrInsufficientScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
 			if interaction.IsType(name) {
-				refusal.Scope = systemScopes(name)
+				rejection.Scope = systemScopes(name)
 			}
-			return nil, refusal
+			return nil, rejection
 		}
 	}
-	for _, p := range passed {
-		if err := s.check(p, named); err != nil {
+	for _, p := range forwarded {
+		if err := s.checkParameter(p, requestedTypes); err != nil {
 			return nil, err
 		}
 	}
-	if len(named) > 0 {
-		passed = append(passed, smart.Parameter{Name: "_type", Value: strings.Join(named, ",")})
+	if len(requestedTypes) > 0 {
+		forwarded = append(forwarded, smart.Parameter{Name: "_type", Value: strings.Join(requestedTypes, ",")})
 	}
-	return passed, nil
+	return forwarded, nil
 }
 
-// listed returns the non-empty elements of a list with commas.
-func listed(value string) []string {
+// splitList returns the non-empty elements of a list with commas.
+func splitList(value string) []string {
 	var words []string
 	for word := range strings.SplitSeq(value, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -239,39 +239,39 @@ func listed(value string) []string {
 	return words
 }
 
-// within returns the covered types that an export of its level can contain: those in the Patient compartment, because some FHIR
+// exportableTypes returns the covered types that an export of its level can contain: those in the Patient compartment, because some FHIR
 // servers reject others. A Group and a List name other patients.
-func (s selection) within() []string {
-	if s.of.Type == "" {
+func (s exportSelection) exportableTypes() []string {
+	if s.interaction.Type == "" {
 		return s.Names
 	}
 	return slices.DeleteFunc(slices.Clone(s.Names), func(name string) bool {
-		_, ok := compartment.Patient(name)
-		return !ok || s.of.Type == "Patient" && (name == "Group" || name == "List")
+		_, ok := compartment.PatientParameters(name)
+		return !ok || s.interaction.Type == "Patient" && (name == "Group" || name == "List")
 	})
 }
 
-// check rejects a parameter that could reveal resources that may not be exported. With policies, associated data and files by
+// checkParameter rejects a parameter that could reveal resources that may not be exported. With policies, associated data and files by
 // patient are rejected too, because both reveal which records exist.
-func (s selection) check(p smart.Parameter, named []string) error {
-	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.of.Type != "")
+func (s exportSelection) checkParameter(p smart.Parameter, requestedTypes []string) error {
+	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.interaction.Type != "")
 	switch p.Name {
 	case "_typeFilter":
-		ok = s.All && !s.MayBeDenied || s.checkFilter(p.Value, named)
+		ok = s.AllTypes && !s.MayBeDenied || s.checkFilter(p.Value, requestedTypes)
 	case "includeAssociatedData":
-		ok = !s.MayBeDenied && (s.All || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
+		ok = !s.MayBeDenied && (s.AllTypes || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
 	case "organizeOutputBy":
 		ok = !s.MayBeDenied
 	}
 	if !ok {
-		return message.Forbidden(message.ErrOracle, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
+		return message.Forbidden(message.ErrDisclosure, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
 	}
 	return nil
 }
 
 // checkFilter reports whether a _typeFilter is a list of permitted searches. A comma is part of a search unless another search
 // follows it.
-func (s selection) checkFilter(value string, named []string) bool {
+func (s exportSelection) checkFilter(value string, requestedTypes []string) bool {
 	var searches []string
 	for part := range strings.SplitSeq(value, ",") {
 		if strings.Contains(part, "?") {
@@ -282,20 +282,20 @@ func (s selection) checkFilter(value string, named []string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, named) })
+	return !slices.ContainsFunc(searches, func(search string) bool { return !s.checkSearch(search, requestedTypes) })
 }
 
 // checkSearch reports whether a search compares only elements of one exported type. Modifiers, chains, and parameters without
 // paths, such as _content and _list, are not permitted. Some FHIR servers let a search for Patient select the patients whose
 // other records they export. With policies, such a search is therefore permitted only for exports of the system or of Patient
 // alone.
-func (s selection) checkSearch(search string, named []string) bool {
+func (s exportSelection) checkSearch(search string, requestedTypes []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)
-	if err != nil || len(named) > 0 && !slices.Contains(named, name) {
+	if err != nil || len(requestedTypes) > 0 && !slices.Contains(requestedTypes, name) {
 		return false
 	}
-	if s.MayBeDenied && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
+	if s.MayBeDenied && s.interaction.Type != "" && name == "Patient" && !slices.Equal(requestedTypes, []string{"Patient"}) {
 		return false
 	}
 	return !slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
@@ -312,14 +312,14 @@ const patientsPerSearch = 50
 
 // checkSubjects rejects an export of a Group or of patients that policies deny, exactly like an export of a missing Group or patient.
 // The FHIR server would export the former and reject the latter.
-func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
-	if s.of.Type == "Group" {
-		of := interaction.Reference{Type: "Group", ID: s.of.ID}
-		a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
+func (x *Handler) checkSubjects(ctx context.Context, s exportSelection, parameters []smart.Parameter) error {
+	if s.interaction.Type == "Group" {
+		of := interaction.Reference{Type: "Group", ID: s.interaction.ID}
+		a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 		if err != nil {
 			return err
 		}
-		if _, err := x.Judge.ReadCovered(ctx, of, x.Judge.Rights().For(of.Type, smart.Read), a); err != nil {
+		if _, err := x.Judge.ReadCovered(ctx, of, x.Judge.Rights().GrantsFor(of.Type, smart.Read), a); err != nil {
 			return err
 		}
 	}
@@ -337,8 +337,8 @@ func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []s
 		}
 	}
 	slices.Sort(ids)
-	for some := range slices.Chunk(slices.Compact(ids), patientsPerSearch) {
-		if err := x.checkPatients(ctx, some); err != nil {
+	for chunk := range slices.Chunk(slices.Compact(ids), patientsPerSearch) {
+		if err := x.checkPatients(ctx, chunk); err != nil {
 			return err
 		}
 	}
@@ -346,14 +346,14 @@ func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []s
 }
 
 // checkPatients rejects patients if one of them is denied or does not exist.
-func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
-	a, err := x.Server.Do(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
+func (x *Handler) checkPatients(ctx context.Context, ids []string) error {
+	a, err := x.Server.Do(ctx, message.NewGet("Patient", smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
 	})))
 	if err != nil {
 		return err
 	}
-	found, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms)
+	found, err := x.Addresses.ParseSearchResponse(a, false, nil, message.Call{}.SentTerms)
 	if err != nil {
 		return err
 	}
@@ -376,8 +376,8 @@ func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// exportCall returns the kick-off with the judged parameters, by the client's method.
-func exportCall(c message.Call, parameters []smart.Parameter) message.Call {
+// kickOffCall returns the kick-off with the judged parameters, by the client's method.
+func kickOffCall(c message.Call, parameters []smart.Parameter) message.Call {
 	header := http.Header{"Prefer": {"respond-async"}}
 	if c.Method != http.MethodPost {
 		return message.Call{Method: http.MethodGet, Path: c.Path, Query: smart.EncodeParameters(parameters), Header: header}

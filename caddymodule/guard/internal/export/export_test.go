@@ -40,8 +40,8 @@ func TestParametersOfJudgedExport(t *testing.T) {
 		{"", "_unknown", "x", nil, false, false},
 	} {
 		for judged, want := range map[bool]bool{false: tt.ofAll, true: tt.whereRule} {
-			s := selection{UnrestrictedTypes: access.UnrestrictedTypes{All: true, MayBeDenied: judged}, of: interaction.Interaction{Type: tt.level}}
-			if err := s.check(smart.Parameter{Name: tt.name, Value: tt.value}, tt.named); (err == nil) != want {
+			s := exportSelection{UnrestrictedTypes: access.UnrestrictedTypes{AllTypes: true, MayBeDenied: judged}, interaction: interaction.Interaction{Type: tt.level}}
+			if err := s.checkParameter(smart.Parameter{Name: tt.name, Value: tt.value}, tt.named); (err == nil) != want {
 				t.Errorf("%s/$export?%s=%s of %q, judged: %v: %v", tt.level, tt.name, tt.value, tt.named, judged, err)
 			}
 		}
@@ -52,9 +52,9 @@ func TestParametersOfJudgedExport(t *testing.T) {
 func TestPatientOfExportHasID(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"x y", "Group/1", "http://other.example/Patient/1", "Patient/", "Patient/1/_history/2", "1,Patient/1?name=x"} {
-		s := selection{UnrestrictedTypes: access.UnrestrictedTypes{All: true, MayBeDenied: true}, of: interaction.Interaction{Type: "Patient"}}
-		err := new(Exports).checkSubjects(context.Background(), s, []smart.Parameter{{Name: "patient", Value: value}})
-		if !errors.Is(err, message.ErrOutside) {
+		s := exportSelection{UnrestrictedTypes: access.UnrestrictedTypes{AllTypes: true, MayBeDenied: true}, interaction: interaction.Interaction{Type: "Patient"}}
+		err := new(Handler).checkSubjects(context.Background(), s, []smart.Parameter{{Name: "patient", Value: value}})
+		if !errors.Is(err, message.ErrNotCovered) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

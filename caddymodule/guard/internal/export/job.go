@@ -30,21 +30,21 @@ const (
 
 // job is the content of a sealed link to a job or to one of its files.
 type job struct {
-	Path    string   `json:"p"` // on the FHIR server, below its base
-	Query   string   `json:"q,omitempty"`
-	Base    string   `json:"b"` // path of the FHIR API in the FHIR server's links
-	Request string   `json:"r"` // kick-off as sent by the client
-	Types   []string `json:"t,omitempty"`
-	All     bool     `json:"a,omitempty"` // all types
-	// Judged reports whether policies judged resources at the kick-off. The kick-off was then checked for leaks.
-	Judged bool `json:"j,omitempty"`
-	// Holds is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines all
+	Path     string   `json:"p"` // on the FHIR server, below its base
+	Query    string   `json:"q,omitempty"`
+	Base     string   `json:"b"` // path of the FHIR API in the FHIR server's links
+	Request  string   `json:"r"` // kick-off as sent by the client
+	Types    []string `json:"t,omitempty"`
+	AllTypes bool     `json:"a,omitempty"` // all types
+	// JudgedByPolicies reports whether policies judged resources at the kick-off. The kick-off was then checked for leaks.
+	JudgedByPolicies bool `json:"j,omitempty"`
+	// FileType is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines all
 	// files of this type.
-	Holds string `json:"h,omitempty"`
+	FileType string `json:"h,omitempty"`
 }
 
-// sealed returns the address of a job or file for the token.
-func (x *Exports) sealed(ctx context.Context, path string, j job) (string, error) {
+// sealJob returns the address of a job or file for the token.
+func (x *Handler) sealJob(ctx context.Context, path string, j job) (string, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return "", err
@@ -57,12 +57,12 @@ func (x *Exports) sealed(ctx context.Context, path string, j job) (string, error
 }
 
 // bindingOf returns different bindings for jobs and files.
-func (x *Exports) bindingOf(path string) string { return path + x.Binding }
+func (x *Handler) bindingOf(path string) string { return path + x.Binding }
 
-// unsealed returns the content of a link to a job or file, with the interaction of its kick-off. A link of another token gets
+// unsealJob returns the content of a link to a job or file, with the interaction of its kick-off. A link of another token gets
 // 404.
-func (x *Exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
-	text, err := x.Sealing.Unseal(x.R.Context(), sealed, x.bindingOf(path), jobLifetime)
+func (x *Handler) unsealJob(path, sealed string) (j job, i interaction.Interaction, err error) {
+	text, err := x.Sealing.Unseal(x.Request.Context(), sealed, x.bindingOf(path), jobLifetime)
 	if err != nil {
 		return j, i, message.NotFound()
 	}
@@ -76,79 +76,79 @@ func (x *Exports) unsealed(path, sealed string) (j job, i interaction.Interactio
 // kickOff returns the call that started the job.
 func (j job) kickOff() message.Call {
 	path, query, _ := strings.Cut(j.Request, "?")
-	return message.Get(path, query)
+	return message.NewGet(path, query)
 }
 
-// underPolicies returns the exports under the current policies. If policies may now deny resources but did not at the kick-off,
+// withCurrentPolicies returns the exports under the current policies. If policies may now deny resources but did not at the kick-off,
 // the job is rejected, because its filters may have used records that they deny.
-func (x *Exports) underPolicies(j job, i interaction.Interaction) (*Exports, error) {
-	of, err := x.Judge.ForCall(x.R.Context(), j.kickOff(), i)
+func (x *Handler) withCurrentPolicies(j job, i interaction.Interaction) (*Handler, error) {
+	of, err := x.Judge.ForCall(x.Request.Context(), j.kickOff(), i)
 	if err != nil {
 		return nil, err
 	}
-	if of.MayDeny() && !j.Judged {
-		return nil, message.Forbidden(message.ErrOracle, "The rules of this server have changed since the export began: begin it again.")
+	if of.MayDeny() && !j.JudgedByPolicies {
+		return nil, message.Forbidden(message.ErrDisclosure, "The rules of this server have changed since the export began: begin it again.")
 	}
-	under := *x
-	under.Judge = of
-	return &under, nil
+	restricted := *x
+	restricted.Judge = of
+	return &restricted, nil
 }
 
 // ServeJob returns the status of a job, or cancels it.
-func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Response, error) {
-	j, i, err := x.unsealed(JobPath, sealed)
+func (x *Handler) ServeJob(sealed string) (interaction.Interaction, *message.Response, error) {
+	j, i, err := x.unsealJob(JobPath, sealed)
 	if err != nil {
 		return i, nil, err
 	}
-	if x, err = x.underPolicies(j, i); err != nil {
+	if x, err = x.withCurrentPolicies(j, i); err != nil {
 		return i, nil, err
 	}
 	serve := x.jobStatus
-	if x.R.Method == http.MethodDelete {
+	if x.Request.Method == http.MethodDelete {
 		serve = x.cancelJob
 	}
-	a, err := serve(x.R.Context(), j)
+	a, err := serve(x.Request.Context(), j)
 	return i, a, err
 }
 
 // cancelJob cancels a job, or deletes its files.
-func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Response, error) {
+func (x *Handler) cancelJob(ctx context.Context, j job) (*message.Response, error) {
 	a, err := x.Server.Do(ctx, message.Call{Method: http.MethodDelete, Path: j.Path, Query: j.Query})
 	if err != nil {
 		return nil, err
 	}
-	if !a.Succeeded() {
-		return nil, operation.FailedOperation(a, nil)
+	if !a.IsSuccess() {
+		return nil, operation.OperationFailure(a, nil)
 	}
 	return message.NewResponse(http.StatusAccepted, nil), nil
 }
 
-func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Response, error) {
-	if x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
+func (x *Handler) jobStatus(ctx context.Context, j job) (*message.Response, error) {
+	if x.Request.Method != http.MethodGet && x.Request.Method != http.MethodHead {
 		return nil, message.NotFound()
 	}
-	a, err := x.Server.Do(ctx, message.Get(j.Path, j.Query))
+	a, err := x.Server.Do(ctx, message.NewGet(j.Path, j.Query))
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Status == http.StatusAccepted && j.Judged: // progress may count resources
-		return answerWith(http.StatusAccepted, nil, a, "Retry-After"), nil
+	case a.Status == http.StatusAccepted && j.JudgedByPolicies: // progress may count resources
+		return newResponse(http.StatusAccepted, nil, a, "Retry-After"), nil
 	case a.Status == http.StatusAccepted:
-		return answerWith(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
+		return newResponse(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
 	case a.Status != http.StatusOK:
-		return nil, operation.FailedOperation(a, nil)
+		return nil, operation.OperationFailure(a, nil)
 	}
 	text, err := x.manifest(ctx, j, a.Body)
 	if err != nil {
 		return nil, err
 	}
-	done := answerWith(http.StatusOK, text, a, "Expires")
+	done := newResponse(http.StatusOK, text, a, "Expires")
 	done.Header.Set("Content-Type", "application/json")
 	return done, nil
 }
 
-// answerWith returns a response of the gateway with some headers of the FHIR server's response.
-func answerWith(status int, body []byte, a *message.Response, names ...string) *message.Response {
+// newResponse returns a response of the gateway with some headers of the FHIR server's response.
+func newResponse(status int, body []byte, a *message.Response, names ...string) *message.Response {
 	out := message.NewResponse(status, body)
 	for _, name := range names {
 		if value := a.Header.Get(name); value != "" {
@@ -183,8 +183,8 @@ func readManifest(j job, text []byte) (manifest, error) {
 		return m, message.NewWithheldError(fmt.Errorf("%w: %w", errManifest, err))
 	}
 	for _, file := range m.Output {
-		if !(access.UnrestrictedTypes{Names: j.Types, All: j.All}).Has(file.Type) {
-			return m, message.Forbidden(message.ErrScope, "The export holds types that no system scope allows to export.")
+		if !(access.UnrestrictedTypes{Names: j.Types, AllTypes: j.AllTypes}).Has(file.Type) {
+			return m, message.Forbidden(message.ErrInsufficientScope, "The export holds types that no system scope allows to export.")
 		}
 	}
 	return m, nil
@@ -192,19 +192,19 @@ func readManifest(j job, text []byte) (manifest, error) {
 
 // manifest writes the result of an export with sealed links. Unknown members are dropped. Files of deleted resources may
 // contain any type, so they require a job for all types.
-func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
+func (x *Handler) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
 	m, err := readManifest(j, text)
 	if err != nil {
 		return nil, err
 	}
 	m.Request, m.RequiresAccessToken = x.Addresses.URL(j.Request, ""), true
-	if j.Judged {
+	if j.JudgedByPolicies {
 		if err := x.judgeManifest(ctx, j, &m); err != nil {
 			return nil, err
 		}
 		return json.Marshal(m)
 	}
-	if !j.All {
+	if !j.AllTypes {
 		m.Deleted = nil
 	}
 	for _, files := range []*[]outputFile{&m.Output, &m.Deleted, &m.Error} {
@@ -222,22 +222,22 @@ func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, err
 
 // judgeManifest reduces the output to one file for each type with a visible resource. The number and counts of the FHIR
 // server's files, empty files, and files of deletions and errors would all reveal denied resources.
-func (x *Exports) judgeManifest(ctx context.Context, j job, m *manifest) error {
+func (x *Handler) judgeManifest(ctx context.Context, j job, m *manifest) error {
 	server := *m
 	m.Output, m.Deleted, m.Error = []outputFile{}, nil, []outputFile{}
 	for _, file := range server.Output {
 		if slices.ContainsFunc(m.Output, func(seen outputFile) bool { return seen.Type == file.Type }) {
 			continue
 		}
-		j.Holds = file.Type
-		ok, err := x.hasVisible(ctx, j, server)
+		j.FileType = file.Type
+		ok, err := x.hasVisibleLine(ctx, j, server)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		link, err := x.sealed(ctx, FilePath, j)
+		link, err := x.sealJob(ctx, FilePath, j)
 		if err != nil {
 			return err
 		}
@@ -248,30 +248,30 @@ func (x *Exports) judgeManifest(ctx context.Context, j job, m *manifest) error {
 }
 
 // sealFile seals a file's address.
-func (x *Exports) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
-	if j.Path, j.Query, err = below(j.Base, file.URL); err != nil {
+func (x *Handler) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
+	if j.Path, j.Query, err = splitBelowBase(j.Base, file.URL); err != nil {
 		return err
 	}
-	j.Holds = file.Type
-	file.URL, err = x.sealed(ctx, FilePath, j)
+	j.FileType = file.Type
+	file.URL, err = x.sealJob(ctx, FilePath, j)
 	return err
 }
 
 // typeNDJSON is the media type of an export's files.
 const typeNDJSON = "application/fhir+ndjson"
 
-// acceptFile accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells NDJSON
+// acceptAnyFormat accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells NDJSON
 // differently than the kick-off.
-var acceptFile = []string{"*/*"}
+var acceptAnyFormat = []string{"*/*"}
 
 // ServeFile returns a file of an export.
-func (x *Exports) ServeFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-	j, i, err := x.unsealed(FilePath, sealed)
-	if err == nil && x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
+func (x *Handler) ServeFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+	j, i, err := x.unsealJob(FilePath, sealed)
+	if err == nil && x.Request.Method != http.MethodGet && x.Request.Method != http.MethodHead {
 		err = message.NotFound()
 	}
 	if err == nil {
-		x, err = x.underPolicies(j, i)
+		x, err = x.withCurrentPolicies(j, i)
 	}
 	if err != nil {
 		return i, err
@@ -280,55 +280,55 @@ func (x *Exports) ServeFile(w http.ResponseWriter, sealed string) (interaction.I
 }
 
 // stream writes a file to the client, line by line.
-func (x *Exports) stream(w http.ResponseWriter, j job) error {
-	ctx := x.R.Context()
-	file := &fileWriter{to: w, head: x.R.Method == http.MethodHead, keeps: x.keeps(ctx, j), limit: x.Limit}
-	if !j.Judged {
-		return file.finish(x.pass(ctx, message.Get(j.Path, j.Query), file))
+func (x *Handler) stream(w http.ResponseWriter, j job) error {
+	ctx := x.Request.Context()
+	file := &fileWriter{client: w, isHead: x.Request.Method == http.MethodHead, isVisible: x.visibleLineFilter(ctx, j), maxBytes: x.MaxLineBytes}
+	if !j.JudgedByPolicies {
+		return file.finish(x.streamFile(ctx, message.NewGet(j.Path, j.Query), file))
 	}
-	m, err := x.finished(ctx, j)
+	m, err := x.fetchManifest(ctx, j)
 	if err != nil {
 		return err
 	}
-	return file.finish(x.passAll(ctx, j, m, file))
+	return file.finish(x.streamFiles(ctx, j, m, file))
 }
 
-// finished requests the manifest of a completed job.
-func (x *Exports) finished(ctx context.Context, j job) (manifest, error) {
-	a, err := x.Server.Do(ctx, message.Get(j.Path, j.Query))
+// fetchManifest requests the manifest of a completed job.
+func (x *Handler) fetchManifest(ctx context.Context, j job) (manifest, error) {
+	a, err := x.Server.Do(ctx, message.NewGet(j.Path, j.Query))
 	if err != nil {
 		return manifest{}, err
 	}
 	if a.Status != http.StatusOK {
-		return manifest{}, operation.FailedOperation(a, nil)
+		return manifest{}, operation.OperationFailure(a, nil)
 	}
 	return readManifest(j, a.Body)
 }
 
-// hasVisible reports whether a file of a type contains a line that policies do not deny.
-func (x *Exports) hasVisible(ctx context.Context, j job, m manifest) (bool, error) {
-	if x.Judge.DeniesType(ctx, j.Holds) {
+// hasVisibleLine reports whether a file of a type contains a line that policies do not deny.
+func (x *Handler) hasVisibleLine(ctx context.Context, j job, m manifest) (bool, error) {
+	if x.Judge.DeniesType(ctx, j.FileType) {
 		return false, nil // without reading the files
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // skip the rest of a file
-	probe := &fileWriter{keeps: x.keeps(ctx, j), limit: x.Limit}
-	err := x.passAll(ctx, j, m, probe)
-	if errors.Is(err, errVisible) {
+	probe := &fileWriter{isVisible: x.visibleLineFilter(ctx, j), maxBytes: x.MaxLineBytes}
+	err := x.streamFiles(ctx, j, m, probe)
+	if errors.Is(err, errVisibleLine) {
 		return true, nil
 	}
 	return false, err
 }
 
-// passAll streams all files of a type to w.
-func (x *Exports) passAll(ctx context.Context, j job, m manifest, w *fileWriter) error {
+// streamFiles streams all files of a type to w.
+func (x *Handler) streamFiles(ctx context.Context, j job, m manifest, w *fileWriter) error {
 	for _, file := range m.Output {
-		if file.Type != j.Holds {
+		if file.Type != j.FileType {
 			continue
 		}
-		path, query, err := below(j.Base, file.URL)
+		path, query, err := splitBelowBase(j.Base, file.URL)
 		if err == nil {
-			err = x.pass(ctx, message.Get(path, query), w)
+			err = x.streamFile(ctx, message.NewGet(path, query), w)
 		}
 		if err != nil {
 			return err
@@ -337,52 +337,52 @@ func (x *Exports) passAll(ctx context.Context, j job, m manifest, w *fileWriter)
 	return nil
 }
 
-// pass streams one of the FHIR server's files to w.
-func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err error) {
+// streamFile streams one of the FHIR server's files to w.
+func (x *Handler) streamFile(ctx context.Context, c message.Call, w *fileWriter) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	w.header, w.status = http.Header{}, 0
 	defer func() {
-		if message.RepanicUnlessAborted(recover(), w.failure); w.failure != nil {
-			err = w.failure
+		if message.RepanicUnlessAborted(recover(), w.writeErr); w.writeErr != nil {
+			err = w.writeErr
 		}
 	}()
-	if err := x.Server.Pass(ctx, c, acceptFile, w); err != nil {
+	if err := x.Server.Stream(ctx, c, acceptAnyFormat, w); err != nil {
 		return err
 	}
-	return w.end()
+	return w.endFile()
 }
 
-// keeps returns a filter for the lines of a file. The filter returns an error for a line that is not a resource.
-func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, error) {
+// visibleLineFilter returns a filter for the lines of a file. The filter returns an error for a line that is not a resource.
+func (x *Handler) visibleLineFilter(ctx context.Context, j job) func(line []byte) (bool, error) {
 	return func(line []byte) (bool, error) {
 		res, err := x.Addresses.Parse(line)
 		if err != nil {
-			return false, fmt.Errorf("%w: %w", errFile, err)
+			return false, fmt.Errorf("%w: %w", errNotNDJSON, err)
 		}
-		return j.All && !j.Judged || res.Type == j.Holds && x.Judge.PolicyEffect(ctx, res) != rule.Deny, nil
+		return j.AllTypes && !j.JudgedByPolicies || res.Type == j.FileType && x.Judge.PolicyEffect(ctx, res) != rule.Deny, nil
 	}
 }
 
 // fileWriter writes the visible lines of files, and no header before the first of them. Without a client, it only detects such
 // a line.
 type fileWriter struct {
-	to    http.ResponseWriter // client; nil: the first visible line returns errVisible
-	head  bool                // no body
-	keeps func(line []byte) (bool, error)
-	limit int64 // maximum size of a line or a Binary in bytes
+	client    http.ResponseWriter // client; nil: the first visible line returns errVisibleLine
+	isHead    bool                // no body
+	isVisible func(line []byte) (bool, error)
+	maxBytes  int64 // maximum size of a line or a Binary in bytes
 
-	header  http.Header // header of the current file
-	status  int         // status of the current file
-	line    bytes.Buffer
-	began   bool  // the header was sent to the client
-	failure error // error of Write
+	header     http.Header // header of the current file
+	status     int         // status of the current file
+	line       bytes.Buffer
+	headerSent bool  // the header was sent to the client
+	writeErr   error // error of Write
 }
 
 var (
-	errFile    = errors.New("file of an export is not NDJSON")
-	errVisible = errors.New("a line is visible")
+	errNotNDJSON   = errors.New("file of an export is not NDJSON")
+	errVisibleLine = errors.New("a line is visible")
 )
 
 // Header implements http.ResponseWriter.
@@ -399,18 +399,18 @@ func (f *fileWriter) WriteHeader(status int) {
 func (f *fileWriter) Write(p []byte) (int, error) {
 	f.WriteHeader(http.StatusOK)
 	switch {
-	case f.failure != nil:
+	case f.writeErr != nil:
 	case f.status != http.StatusOK:
 		return len(p), nil
 	case f.header.Get("Content-Encoding") != "":
-		f.failure = message.NewWithheldError(fmt.Errorf("%w: Content-Encoding %s", errFile, f.header.Get("Content-Encoding")))
+		f.writeErr = message.NewWithheldError(fmt.Errorf("%w: Content-Encoding %s", errNotNDJSON, f.header.Get("Content-Encoding")))
 	case f.isBinary():
-		f.failure = f.hold(p)
+		f.writeErr = f.bufferPart(p)
 	default:
-		f.failure = f.writeLines(p)
+		f.writeErr = f.writeLines(p)
 	}
-	if f.failure != nil {
-		return 0, f.failure
+	if f.writeErr != nil {
+		return 0, f.writeErr
 	}
 	return len(p), nil
 }
@@ -420,10 +420,10 @@ func (f *fileWriter) isBinary() bool {
 	return (&message.Response{Header: f.header}).IsJSON()
 }
 
-// hold buffers a part of a line, or of a Binary.
-func (f *fileWriter) hold(p []byte) error {
-	if int64(f.line.Len()+len(p)) > f.limit {
-		return message.NewWithheldError(message.ErrTooLong)
+// bufferPart buffers a part of a line, or of a Binary.
+func (f *fileWriter) bufferPart(p []byte) error {
+	if int64(f.line.Len()+len(p)) > f.maxBytes {
+		return message.NewWithheldError(message.ErrResponseTooLong)
 	}
 	f.line.Write(p)
 	return nil
@@ -433,7 +433,7 @@ func (f *fileWriter) hold(p []byte) error {
 func (f *fileWriter) writeLines(p []byte) error {
 	for {
 		line, rest, complete := bytes.Cut(p, []byte("\n"))
-		if err := f.hold(line); err != nil || !complete {
+		if err := f.bufferPart(line); err != nil || !complete {
 			return err
 		}
 		if err := f.flushLine(); err != nil {
@@ -449,55 +449,55 @@ func (f *fileWriter) flushLine() error {
 	if len(bytes.TrimSpace(f.line.Bytes())) == 0 {
 		return nil
 	}
-	kept, err := f.keeps(f.line.Bytes())
+	visible, err := f.isVisible(f.line.Bytes())
 	switch {
 	case err != nil:
 		return message.NewWithheldError(err)
-	case !kept:
+	case !visible:
 		return nil
-	case f.to == nil:
-		return errVisible
+	case f.client == nil:
+		return errVisibleLine
 	}
-	f.begin()
-	if f.head {
+	f.sendHeader()
+	if f.isHead {
 		return nil
 	}
-	_, err = f.to.Write(append(f.line.Bytes(), '\n'))
+	_, err = f.client.Write(append(f.line.Bytes(), '\n'))
 	return err
 }
 
-// begin writes the header, once.
-func (f *fileWriter) begin() {
-	if f.began {
+// sendHeader writes the header, once.
+func (f *fileWriter) sendHeader() {
+	if f.headerSent {
 		return
 	}
-	f.began = true
-	f.to.Header().Set("Content-Type", typeNDJSON)
+	f.headerSent = true
+	f.client.Header().Set("Content-Type", typeNDJSON)
 	if expires := f.header.Get("Expires"); expires != "" {
-		f.to.Header().Set("Expires", expires)
+		f.client.Header().Set("Expires", expires)
 	}
-	f.to.WriteHeader(http.StatusOK)
+	f.client.WriteHeader(http.StatusOK)
 }
 
 // FlushError flushes the written lines.
 func (f *fileWriter) FlushError() error {
-	if !f.began {
+	if !f.headerSent {
 		return nil
 	}
-	return http.NewResponseController(f.to).Flush()
+	return http.NewResponseController(f.client).Flush()
 }
 
-// end writes the last line of a file, or returns an error if the FHIR server failed or the file is malformed.
-func (f *fileWriter) end() error {
+// endFile writes the last line of a file, or returns an error if the FHIR server failed or the file is malformed.
+func (f *fileWriter) endFile() error {
 	switch {
 	case f.status == 0:
-		return message.NewWithheldError(message.ErrNoAnswer)
+		return message.NewWithheldError(message.ErrNoResponse)
 	case f.status != http.StatusOK:
-		return operation.FailedOperation(&message.Response{Status: f.status, Header: f.header}, nil)
+		return operation.OperationFailure(&message.Response{Status: f.status, Header: f.header}, nil)
 	case !f.isBinary() || f.line.Len() == 0:
 		return f.flushLine()
 	}
-	content, err := unwrap(f.line.Bytes())
+	content, err := unwrapBinary(f.line.Bytes())
 	if err != nil {
 		return message.NewWithheldError(err)
 	}
@@ -508,17 +508,17 @@ func (f *fileWriter) end() error {
 	return f.flushLine()
 }
 
-// unwrap returns the content of a Binary with NDJSON.
-func unwrap(text []byte) ([]byte, error) {
+// unwrapBinary returns the content of a Binary with NDJSON.
+func unwrapBinary(text []byte) ([]byte, error) {
 	var binary struct {
 		ResourceType, ContentType string
 		Data                      []byte // base64
 	}
 	if err := json.Unmarshal(text, &binary); err != nil {
-		return nil, fmt.Errorf("%w: %w", errFile, err)
+		return nil, fmt.Errorf("%w: %w", errNotNDJSON, err)
 	}
 	if binary.ResourceType != "Binary" || !isNDJSON(binary.ContentType) {
-		return nil, fmt.Errorf("%w: %s of %q", errFile, binary.ResourceType, binary.ContentType)
+		return nil, fmt.Errorf("%w: %s of %q", errNotNDJSON, binary.ResourceType, binary.ContentType)
 	}
 	return binary.Data, nil
 }
@@ -534,8 +534,8 @@ func isNDJSON(contentType string) bool {
 func (f *fileWriter) finish(err error) error {
 	switch {
 	case err == nil:
-		f.begin()
-	case f.began:
+		f.sendHeader()
+	case f.headerSent:
 		panic(http.ErrAbortHandler)
 	}
 	return err

@@ -1,7 +1,7 @@
 // Package fairmemory limits the memory that all requests use together, and gives each client and each person a share. Older
 // requests have priority.
 //
-//	Share.Grow ── larger than the whole memory ──► ErrTooMuch
+//	Share.Grow ── larger than the whole memory ──► ErrExceedsMemory
 //	   │ immediately, if there is room for the person, the client and all, and no older request waits for the same
 //	   ▼
 //	waits for the maximum it may need ── timeout, or the youngest request of a deadlock ──► ErrBusy
@@ -26,134 +26,134 @@ import (
 	"time"
 )
 
-// Places is the maximum number of shares that wait for their first bytes.
-const Places = 1000
+// MaxWaiting is the maximum number of shares that wait for their first bytes.
+const MaxWaiting = 1000
 
 var (
 	// ErrBusy is returned while other requests use the memory. A retry may succeed.
 	ErrBusy = errors.New("too much memory is in use")
-	// ErrTooMuch is returned if a share would be larger than the whole memory.
-	ErrTooMuch = errors.New("more memory than there is")
+	// ErrExceedsMemory is returned if a share would be larger than the whole memory.
+	ErrExceedsMemory = errors.New("more memory than there is")
 )
 
 // Memory is an amount of memory for shares. Create one with [New]. It is safe for concurrent use. A nil Memory is unlimited.
 type Memory struct {
-	patience time.Duration
+	maxWait time.Duration
 
-	mu      sync.Mutex
-	all     pool
-	owned   map[Owner]*pool // pools of the owners that use memory
-	begun   uint64          // number of shares that have grown so far; the age of the latest
-	waiting []*waiter       // shares that hold bytes first, then by age
+	mu         sync.Mutex
+	total      pool
+	ownerPools map[Owner]*pool // pools of the owners that use memory
+	latestAge  uint64          // number of shares that have grown so far; the age of the latest
+	waiters    []*waiter       // shares that hold bytes first, then by age
 }
 
 // pool is the memory of a group of shares: the whole memory, or an owner's part.
 type pool struct {
-	size, held int64
-	holders    int // shares with bytes
-	shares     int // shares that have grown and are not released
+	size, used       int64
+	activeShares     int // registeredShares with bytes
+	registeredShares int // shares that have grown and are not released
 }
 
-// hasRoom reports whether a share may have more bytes. The only holder of an owner may exceed the owner's part, so that a small
+// canGrant reports whether a share may have more bytes. The only holder of an owner may exceed the owner's part, so that a small
 // memory suffices for any single request.
-func (p *pool) hasRoom(s *Share, bytes int64) bool {
-	return p.held == s.held || bytes <= p.size-p.held
+func (p *pool) canGrant(s *Share, bytes int64) bool {
+	return p.used == s.used || bytes <= p.size-p.used
 }
 
 // waiter is a share that waits to grow.
 type waiter struct {
-	share *Share
-	bytes int64
-	ahead int64      // part of bytes that is needed later
-	lacks *pool      // pool without room, or with an earlier waiter
-	done  chan error // receives the single result without blocking
+	share     *Share
+	bytes     int64
+	reserved  int64      // part of bytes that is needed later
+	blockedBy *pool      // pool without room, or with an earlier waiter
+	result    chan error // receives the single result without blocking
 }
 
 // New returns a memory of a size in bytes. Patience is the maximum total waiting time of a share.
 func New(size int64, patience time.Duration) *Memory {
-	return &Memory{patience: patience, all: pool{size: size}, owned: map[Owner]*pool{}}
+	return &Memory{maxWait: patience, total: pool{size: size}, ownerPools: map[Owner]*pool{}}
 }
 
 // InUse returns the number of bytes that all shares hold.
 func (m *Memory) InUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.all.held
+	return m.total.used
 }
 
 // Size returns the size in bytes.
-func (m *Memory) Size() int64 { return m.all.size }
+func (m *Memory) Size() int64 { return m.total.size }
 
-// take gives a share more bytes, or makes it wait for the maximum that it may need.
-func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
+// growOrEnqueue gives a share more bytes, or makes it wait for the maximum that it may need.
+func (m *Memory) growOrEnqueue(s *Share, bytes, maxBytes int64) (*waiter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.released {
+	if s.isReleased {
 		return nil, ErrBusy
 	}
 	if s.age == 0 {
-		m.begin(s)
+		m.register(s)
 	}
-	missing := bytes - s.ahead
+	needed := bytes - s.reserved
 	switch {
-	case missing > m.all.size-s.held:
-		return nil, ErrTooMuch
-	case missing <= 0:
-		s.ahead -= bytes
+	case needed > m.total.size-s.used:
+		return nil, ErrExceedsMemory
+	case needed <= 0:
+		s.reserved -= bytes
 		return nil, nil
-	case m.mayGrow(s, missing):
-		m.give(s, missing, 0)
+	case m.mayGrow(s, needed):
+		m.allocate(s, needed, 0)
 		return nil, nil
-	case s.held == 0 && m.isCrowded(s):
+	case s.used == 0 && m.isQueueFullFor(s):
 		return nil, ErrBusy
 	}
-	ahead := max(0, min(most-bytes, m.all.size-s.held-missing))
-	return m.wait(&waiter{share: s, bytes: missing + ahead, ahead: ahead, done: make(chan error, 1)}), nil
+	ahead := max(0, min(maxBytes-bytes, m.total.size-s.used-needed))
+	return m.enqueue(&waiter{share: s, bytes: needed + ahead, reserved: ahead, result: make(chan error, 1)}), nil
 }
 
-// begin sets the age and the pools of a share.
-func (m *Memory) begin(s *Share) {
-	m.begun++
-	s.age = m.begun
+// register sets the age and the pools of a share.
+func (m *Memory) register(s *Share) {
+	m.latestAge++
+	s.age = m.latestAge
 	for _, owner := range s.owners {
-		p := m.owned[owner]
+		p := m.ownerPools[owner]
 		if p == nil {
-			p = &pool{size: m.all.size / owner.divisor}
-			m.owned[owner] = p
+			p = &pool{size: m.total.size / owner.divisor}
+			m.ownerPools[owner] = p
 		}
-		p.shares++
+		p.registeredShares++
 		s.pools = append(s.pools, p)
 	}
-	s.pools = append(s.pools, &m.all)
+	s.pools = append(s.pools, &m.total)
 }
 
 // mayGrow reports whether all pools of a share have room, and no preceding waiter lacks one of them.
 func (m *Memory) mayGrow(s *Share, bytes int64) bool {
-	for _, w := range m.waiting {
+	for _, w := range m.waiters {
 		if s.compare(w.share) < 0 {
 			break
 		}
-		if slices.Contains(s.pools, w.lacks) {
+		if slices.Contains(s.pools, w.blockedBy) {
 			return false
 		}
 	}
-	return s.lacks(bytes, nil) == nil
+	return s.exhaustedPool(bytes, nil) == nil
 }
 
-// isCrowded reports whether a share without bytes may not wait. The waiting shares of a client may occupy as many places as
+// isQueueFullFor reports whether a share without bytes may not wait. The waiting shares of a client may occupy as many places as
 // remain free, those of a person half as many.
-func (m *Memory) isCrowded(s *Share) bool {
-	free := Places - len(m.waiting)
+func (m *Memory) isQueueFullFor(s *Share) bool {
+	free := MaxWaiting - len(m.waiters)
 	for i, owner := range s.owners {
-		if taken := m.waitersOf(s.pools[i]); taken*int(owner.divisor/clientDivisor) >= free {
+		if waiters := m.countWaiters(s.pools[i]); waiters*int(owner.divisor/clientDivisor) >= free {
 			return true
 		}
 	}
 	return free <= 0
 }
 
-func (m *Memory) waitersOf(p *pool) (n int) {
-	for _, w := range m.waiting {
+func (m *Memory) countWaiters(p *pool) (n int) {
+	for _, w := range m.waiters {
 		if slices.Contains(w.share.pools, p) {
 			n++
 		}
@@ -161,124 +161,124 @@ func (m *Memory) waitersOf(p *pool) (n int) {
 	return n
 }
 
-// wait inserts a waiter after the shares that precede it.
-func (m *Memory) wait(w *waiter) *waiter {
-	at, _ := slices.BinarySearchFunc(m.waiting, w.share, func(w *waiter, s *Share) int { return w.share.compare(s) })
-	m.waiting = slices.Insert(m.waiting, at, w)
-	m.settle()
+// enqueue inserts a waiter after the shares that precede it.
+func (m *Memory) enqueue(w *waiter) *waiter {
+	at, _ := slices.BinarySearchFunc(m.waiters, w.share, func(w *waiter, s *Share) int { return w.share.compare(s) })
+	m.waiters = slices.Insert(m.waiters, at, w)
+	m.grantWaiting()
 	return w
 }
 
-// give gives a share bytes, including ahead bytes that are needed later.
-func (m *Memory) give(s *Share, bytes, ahead int64) {
+// allocate gives a share bytes, including ahead bytes that are needed later.
+func (m *Memory) allocate(s *Share, bytes, ahead int64) {
 	for _, p := range s.pools {
-		if s.held == 0 && bytes > 0 {
-			p.holders++
+		if s.used == 0 && bytes > 0 {
+			p.activeShares++
 		}
-		p.held += bytes
+		p.used += bytes
 	}
-	s.held += bytes
-	s.ahead = ahead
+	s.used += bytes
+	s.reserved = ahead
 }
 
 // shrink takes back the bytes of a share beyond a size, and its unused bytes.
 func (m *Memory) shrink(s *Share, to int64) {
-	if to = min(to, s.held-s.ahead); to == s.held {
+	if to = min(to, s.used-s.reserved); to == s.used {
 		return
 	}
 	for _, p := range s.pools {
-		if p.held -= s.held - to; to == 0 {
-			p.holders--
+		if p.used -= s.used - to; to == 0 {
+			p.activeShares--
 		}
 	}
-	s.held, s.ahead = to, 0
-	m.settle()
+	s.used, s.reserved = to, 0
+	m.grantWaiting()
 }
 
-// settle grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the same
+// grantWaiting grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the same
 // pool, to prevent starvation of large shares. Shares of other owners overtake a share if its owner's part is exhausted. In a
 // deadlock of holders, the youngest is rejected.
-func (m *Memory) settle() {
-	if len(m.waiting) == 0 {
+func (m *Memory) grantWaiting() {
+	if len(m.waiters) == 0 {
 		return
 	}
-	short := map[*pool]bool{}
-	m.waiting = slices.DeleteFunc(m.waiting, func(w *waiter) bool {
-		if w.lacks = w.share.lacks(w.bytes, short); w.lacks != nil {
-			short[w.lacks] = true
+	exhausted := map[*pool]bool{}
+	m.waiters = slices.DeleteFunc(m.waiters, func(w *waiter) bool {
+		if w.blockedBy = w.share.exhaustedPool(w.bytes, exhausted); w.blockedBy != nil {
+			exhausted[w.blockedBy] = true
 			return false
 		}
-		m.give(w.share, w.bytes, w.ahead)
-		w.done <- nil
+		m.allocate(w.share, w.bytes, w.reserved)
+		w.result <- nil
 		return true
 	})
-	if w := m.deadlocked(); w != nil {
-		m.dismiss(slices.Index(m.waiting, w), ErrBusy)
+	if w := m.deadlockVictim(); w != nil {
+		m.finishWaiter(slices.Index(m.waiters, w), ErrBusy)
 	}
 }
 
-// deadlocked returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks is
+// deadlockVictim returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks is
 // not waiting, or can itself continue.
-func (m *Memory) deadlocked() *waiter {
-	stuck, idle := slices.Clone(m.waiting), map[*pool]int{}
-	for _, w := range stuck {
-		w.count(idle, 1)
+func (m *Memory) deadlockVictim() *waiter {
+	blocked, blockedShares := slices.Clone(m.waiters), map[*pool]int{}
+	for _, w := range blocked {
+		w.addToCounts(blockedShares, 1)
 	}
-	for n := -1; n != len(stuck); {
-		n = len(stuck)
-		stuck = slices.DeleteFunc(stuck, func(w *waiter) bool {
-			if idle[w.lacks] == w.lacks.holders {
+	for n := -1; n != len(blocked); {
+		n = len(blocked)
+		blocked = slices.DeleteFunc(blocked, func(w *waiter) bool {
+			if blockedShares[w.blockedBy] == w.blockedBy.activeShares {
 				return false
 			}
-			w.count(idle, -1)
+			w.addToCounts(blockedShares, -1)
 			return true
 		})
 	}
-	for _, w := range slices.Backward(stuck) {
-		if w.share.held > 0 {
+	for _, w := range slices.Backward(blocked) {
+		if w.share.used > 0 {
 			return w
 		}
 	}
 	return nil
 }
 
-// count adds n to the number of holders in each pool with bytes that a waiter holds.
-func (w *waiter) count(holders map[*pool]int, n int) {
-	if w.share.held > 0 {
+// addToCounts adds n to the number of holders in each pool with bytes that a waiter holds.
+func (w *waiter) addToCounts(holders map[*pool]int, n int) {
+	if w.share.used > 0 {
 		for _, p := range w.share.pools {
 			holders[p] += n
 		}
 	}
 }
 
-// dismiss removes a waiter and sends it a result.
-func (m *Memory) dismiss(at int, result error) {
-	m.waiting[at].done <- result
-	m.waiting = slices.Delete(m.waiting, at, at+1)
+// finishWaiter removes a waiter and sends it a result.
+func (m *Memory) finishWaiter(at int, result error) {
+	m.waiters[at].result <- result
+	m.waiters = slices.Delete(m.waiters, at, at+1)
 }
 
-// abandon removes a waiter that gives up, unless it already has a result.
-func (m *Memory) abandon(w *waiter, cause error) error {
+// cancelWait removes a waiter that gives up, unless it already has a result.
+func (m *Memory) cancelWait(w *waiter, cause error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at := slices.Index(m.waiting, w); at >= 0 {
-		m.dismiss(at, cause)
-		m.settle()
+	if at := slices.Index(m.waiters, w); at >= 0 {
+		m.finishWaiter(at, cause)
+		m.grantWaiting()
 	}
-	return <-w.done
+	return <-w.result
 }
 
 // release takes back all bytes of a share, and ends its wait.
 func (m *Memory) release(s *Share) {
-	s.released = true
-	if at := slices.IndexFunc(m.waiting, func(w *waiter) bool { return w.share == s }); at >= 0 {
-		m.dismiss(at, ErrBusy)
-		m.settle()
+	s.isReleased = true
+	if at := slices.IndexFunc(m.waiters, func(w *waiter) bool { return w.share == s }); at >= 0 {
+		m.finishWaiter(at, ErrBusy)
+		m.grantWaiting()
 	}
 	m.shrink(s, 0)
 	for i := range min(len(s.owners), len(s.pools)) {
-		if s.pools[i].shares--; s.pools[i].shares == 0 {
-			delete(m.owned, s.owners[i])
+		if s.pools[i].registeredShares--; s.pools[i].registeredShares == 0 {
+			delete(m.ownerPools, s.owners[i])
 		}
 	}
 	s.pools = nil
@@ -287,16 +287,16 @@ func (m *Memory) release(s *Share) {
 // Share is the part of a [Memory] that one request uses. Create one with [Memory.Share], and release it. While it grows, only
 // Release may be called.
 type Share struct {
-	of       *Memory       // nil: unlimited
-	patience time.Duration // remaining
-	owners   []Owner
+	memory        *Memory       // nil: unlimited
+	remainingWait time.Duration // remaining
+	owners        []Owner
 
 	// Guarded by the memory's mutex.
-	pools    []*pool // of the owners, then of all; nil before it grows
-	age      uint64  // 1 for the first share that grew
-	held     int64
-	ahead    int64 // part of held that is not in use yet
-	released bool
+	pools      []*pool // of the owners, then of all; nil before it grows
+	age        uint64  // 1 for the first share that grew
+	used       int64
+	reserved   int64 // part of held that is not in use yet
+	isReleased bool
 }
 
 // Share returns an empty share that counts toward its owners' parts. Without owners, only the size of the memory limits it.
@@ -304,13 +304,13 @@ func (m *Memory) Share(owners ...Owner) *Share {
 	if m == nil {
 		return &Share{}
 	}
-	return &Share{of: m, patience: m.patience, owners: owners}
+	return &Share{memory: m, remainingWait: m.maxWait, owners: owners}
 }
 
-// lacks returns the first pool of the share that is short or has no room for more bytes; nil if all pools have room.
-func (s *Share) lacks(bytes int64, short map[*pool]bool) *pool {
+// exhaustedPool returns the first pool of the share that is short or has no room for more bytes; nil if all pools have room.
+func (s *Share) exhaustedPool(bytes int64, exhausted map[*pool]bool) *pool {
 	for _, p := range s.pools {
-		if short[p] || !p.hasRoom(s, bytes) {
+		if exhausted[p] || !p.canGrant(s, bytes) {
 			return p
 		}
 	}
@@ -319,8 +319,8 @@ func (s *Share) lacks(bytes int64, short map[*pool]bool) *pool {
 
 // compare orders waiting shares: holders first, because they release bytes once they can continue, then by age.
 func (s *Share) compare(other *Share) int {
-	if holds := s.held > 0; holds != (other.held > 0) {
-		if holds {
+	if hasBytes := s.used > 0; hasBytes != (other.used > 0) {
+		if hasBytes {
 			return -1
 		}
 		return 1
@@ -329,56 +329,56 @@ func (s *Share) compare(other *Share) int {
 }
 
 // Grow adds bytes. If it must wait, it waits for the maximum that the share may still need, so that it waits only once. It
-// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy], [ErrTooMuch]
+// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy], [ErrExceedsMemory]
 // or the cause of ctx's end.
-func (s *Share) Grow(ctx context.Context, bytes, most int64) error {
-	if s.of == nil {
+func (s *Share) Grow(ctx context.Context, bytes, maxBytes int64) error {
+	if s.memory == nil {
 		return nil
 	}
-	w, err := s.of.take(s, bytes, most)
+	w, err := s.memory.growOrEnqueue(s, bytes, maxBytes)
 	if w == nil {
 		return err
 	}
 	start := time.Now()
-	defer func() { s.patience -= time.Since(start) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, ErrBusy)
+	defer func() { s.remainingWait -= time.Since(start) }()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.remainingWait, ErrBusy)
 	defer cancel()
 	select {
-	case err := <-w.done:
+	case err := <-w.result:
 		return err
 	case <-ctx.Done():
-		return s.of.abandon(w, context.Cause(ctx))
+		return s.memory.cancelWait(w, context.Cause(ctx))
 	}
 }
 
 // InUse returns the number of bytes that the share uses; 0 if the memory is unlimited.
 func (s *Share) InUse() int64 {
-	if s.of == nil {
+	if s.memory == nil {
 		return 0
 	}
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	return s.held - s.ahead
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.used - s.reserved
 }
 
 // ShrinkTo releases the unused bytes of the share, and all bytes beyond the given number.
 func (s *Share) ShrinkTo(bytes int64) {
-	if s.of == nil {
+	if s.memory == nil {
 		return
 	}
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.shrink(s, bytes)
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.shrink(s, bytes)
 }
 
 // Release releases all bytes permanently. A later Grow, for example by a handler that is still writing, fails.
 func (s *Share) Release() {
-	if s.of == nil {
+	if s.memory == nil {
 		return
 	}
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.release(s)
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.release(s)
 }
 
 // Owner is a client, a person or a network. All shares of an owner together get a limited part of the memory.

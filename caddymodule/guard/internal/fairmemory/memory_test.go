@@ -22,8 +22,8 @@ func inBubble(t *testing.T, test func(t *testing.T, m *Memory)) {
 	synctest.Test(t, func(t *testing.T) { test(t, New(size, patience)) })
 }
 
-// grown returns a new share with some bytes.
-func grown(t *testing.T, m *Memory, bytes int64) *Share {
+// newGrownShare returns a new share with some bytes.
+func newGrownShare(t *testing.T, m *Memory, bytes int64) *Share {
 	t.Helper()
 	s := m.Share()
 	if err := s.Grow(t.Context(), bytes, bytes); err != nil {
@@ -32,16 +32,16 @@ func grown(t *testing.T, m *Memory, bytes int64) *Share {
 	return s
 }
 
-// growing grows a share in the background, and returns the channel of the result. It must be called in a bubble.
-func growing(ctx context.Context, s *Share, bytes int64) chan error {
+// growInBackground grows a share in the background, and returns the channel of the result. It must be called in a bubble.
+func growInBackground(ctx context.Context, s *Share, bytes int64) chan error {
 	result := make(chan error, 1)
 	go func() { result <- s.Grow(ctx, bytes, bytes) }()
 	synctest.Wait()
 	return result
 }
 
-// pending fails if a result is available.
-func pending(t *testing.T, result chan error) {
+// checkPending fails if a result is available.
+func checkPending(t *testing.T, result chan error) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -75,8 +75,8 @@ func TestGrow(t *testing.T) {
 		{"a part", []int64{60}, nil},
 		{"all", []int64{100}, nil},
 		{"all, in parts", []int64{60, 40}, nil},
-		{"more than there is", []int64{101}, ErrTooMuch},
-		{"more than there is, in parts", []int64{60, 41}, ErrTooMuch},
+		{"more than there is", []int64{101}, ErrExceedsMemory},
+		{"more than there is, in parts", []int64{60, 41}, ErrExceedsMemory},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -113,13 +113,13 @@ func TestNoBound(t *testing.T) {
 func TestShrinkTo(t *testing.T) {
 	t.Parallel()
 	m := New(size, patience)
-	s := grown(t, m, 80)
+	s := newGrownShare(t, m, 80)
 	s.ShrinkTo(90)
 	if s.InUse() != 80 {
 		t.Errorf("holds %d after ShrinkTo(90), want 80", s.InUse())
 	}
 	s.ShrinkTo(30)
-	grown(t, m, 70)
+	newGrownShare(t, m, 70)
 	if s.InUse() != 30 || m.InUse() != 100 {
 		t.Errorf("holds %d of %d, want 30 of 100", s.InUse(), m.InUse())
 	}
@@ -127,11 +127,11 @@ func TestShrinkTo(t *testing.T) {
 
 func TestWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second := grown(t, m, 50), grown(t, m, 50)
-		result := growing(t.Context(), second, 30)
-		pending(t, result)
+		first, second := newGrownShare(t, m, 50), newGrownShare(t, m, 50)
+		result := growInBackground(t.Context(), second, 30)
+		checkPending(t, result)
 		first.ShrinkTo(30)
-		pending(t, result)
+		checkPending(t, result)
 		first.Release()
 		wantResult(t, result, nil)
 		if m.InUse() != 80 {
@@ -142,15 +142,15 @@ func TestWaits(t *testing.T) {
 
 func TestOldestFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		old, holder := grown(t, m, 10), grown(t, m, 90)
-		late := growing(t.Context(), m.Share(), 5)
-		first := growing(t.Context(), old, 60)
+		old, holder := newGrownShare(t, m, 10), newGrownShare(t, m, 90)
+		late := growInBackground(t.Context(), m.Share(), 5)
+		first := growInBackground(t.Context(), old, 60)
 		holder.ShrinkTo(60)
-		pending(t, first)
-		pending(t, late) // although there is enough memory for it
+		checkPending(t, first)
+		checkPending(t, late) // although there is enough memory for it
 		holder.ShrinkTo(30)
 		wantResult(t, first, nil)
-		pending(t, late)
+		checkPending(t, late)
 		holder.Release()
 		wantResult(t, late, nil)
 	})
@@ -158,8 +158,8 @@ func TestOldestFirst(t *testing.T) {
 
 func TestOlderOvertakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		old := grown(t, m, 80)
-		late := growing(t.Context(), m.Share(), 50)
+		old := newGrownShare(t, m, 80)
+		late := growInBackground(t.Context(), m.Share(), 50)
 		if err := old.Grow(t.Context(), 20, 20); err != nil {
 			t.Errorf("the older share's Grow = %v", err)
 		}
@@ -170,12 +170,12 @@ func TestOlderOvertakes(t *testing.T) {
 
 func TestMutualWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second := grown(t, m, 50), grown(t, m, 50)
-		late := growing(t.Context(), second, 10)
-		pending(t, late)
-		early := growing(t.Context(), first, 10)
+		first, second := newGrownShare(t, m, 50), newGrownShare(t, m, 50)
+		late := growInBackground(t.Context(), second, 10)
+		checkPending(t, late)
+		early := growInBackground(t.Context(), first, 10)
 		wantResult(t, late, ErrBusy)
-		pending(t, early)
+		checkPending(t, early)
 		second.Release()
 		wantResult(t, early, nil)
 	})
@@ -183,10 +183,10 @@ func TestMutualWait(t *testing.T) {
 
 func TestMutualWaitAfterRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second, third := grown(t, m, 40), grown(t, m, 40), grown(t, m, 20)
-		early, late := growing(t.Context(), first, 50), growing(t.Context(), second, 50)
-		pending(t, early)
-		pending(t, late)
+		first, second, third := newGrownShare(t, m, 40), newGrownShare(t, m, 40), newGrownShare(t, m, 20)
+		early, late := growInBackground(t.Context(), first, 50), growInBackground(t.Context(), second, 50)
+		checkPending(t, early)
+		checkPending(t, late)
 		third.Release()
 		wantResult(t, late, ErrBusy)
 		second.Release()
@@ -196,7 +196,7 @@ func TestMutualWaitAfterRelease(t *testing.T) {
 
 func TestPatience(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		grown(t, m, 100)
+		newGrownShare(t, m, 100)
 		start := time.Now()
 		err := m.Share().Grow(t.Context(), 1, 1)
 		if !errors.Is(err, ErrBusy) || time.Since(start) != patience {
@@ -208,7 +208,7 @@ func TestPatience(t *testing.T) {
 // The patience limits the total wait of a share, in one or several waits.
 func TestPatienceInAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		holder, s := grown(t, m, 100), m.Share()
+		holder, s := newGrownShare(t, m, 100), m.Share()
 		start := time.Now()
 		time.AfterFunc(patience/2, func() { holder.ShrinkTo(99) })
 		if err := s.Grow(t.Context(), 1, 1); err != nil {
@@ -223,7 +223,7 @@ func TestPatienceInAll(t *testing.T) {
 // A share that must wait does so once, for the maximum that it may need, and releases what it did not need.
 func TestAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		holder, s := grown(t, m, 60), m.Share()
+		holder, s := newGrownShare(t, m, 60), m.Share()
 		for range 2 {
 			if err := s.Grow(t.Context(), 10, 50); err != nil { // immediately, so without memory ahead
 				t.Fatal(err)
@@ -231,9 +231,9 @@ func TestAhead(t *testing.T) {
 		}
 		first := make(chan error, 1)
 		go func() { first <- s.Grow(t.Context(), 30, 60) }()
-		pending(t, first)
+		checkPending(t, first)
 		holder.ShrinkTo(30) // enough for now, but not for the maximum
-		pending(t, first)
+		checkPending(t, first)
 		holder.ShrinkTo(20)
 		wantResult(t, first, nil)
 		if s.InUse() != 50 || m.InUse() != 100 {
@@ -251,10 +251,10 @@ func TestAhead(t *testing.T) {
 // A share's maximum need is limited to the size of the memory.
 func TestAheadIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		holder, s := grown(t, m, 100), m.Share()
+		holder, s := newGrownShare(t, m, 100), m.Share()
 		result := make(chan error, 1)
 		go func() { result <- s.Grow(t.Context(), 10, 2*size) }()
-		pending(t, result)
+		checkPending(t, result)
 		holder.Release()
 		wantResult(t, result, nil)
 		if s.InUse() != 10 || m.InUse() != size {
@@ -265,11 +265,11 @@ func TestAheadIsBounded(t *testing.T) {
 
 func TestGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		grown(t, m, 80)
+		newGrownShare(t, m, 80)
 		ctx, cancel := context.WithCancel(t.Context())
-		leaves := growing(ctx, m.Share(), 50)
-		behind := growing(t.Context(), m.Share(), 20)
-		pending(t, behind)
+		leaves := growInBackground(ctx, m.Share(), 50)
+		behind := growInBackground(t.Context(), m.Share(), 20)
+		checkPending(t, behind)
 		cancel()
 		wantResult(t, leaves, context.Canceled)
 		wantResult(t, behind, nil)
@@ -278,8 +278,8 @@ func TestGone(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second := grown(t, m, 50), grown(t, m, 50)
-		left := growing(t.Context(), second, 10)
+		first, second := newGrownShare(t, m, 50), newGrownShare(t, m, 50)
+		left := growInBackground(t.Context(), second, 10)
 		second.Release()
 		wantResult(t, left, ErrBusy)
 		if err := second.Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
@@ -295,17 +295,17 @@ func TestRelease(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		holder := grown(t, m, 50)
-		holder2 := grown(t, m, 50)
-		for range Places {
+		holder := newGrownShare(t, m, 50)
+		holder2 := newGrownShare(t, m, 50)
+		for range MaxWaiting {
 			go m.Share().Grow(t.Context(), 1, 1)
 		}
 		synctest.Wait()
 		if err := m.Share().Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow of one too many = %v, want %v", err, ErrBusy)
 		}
-		result := growing(t.Context(), holder, 1) // a holder needs no place
-		pending(t, result)
+		result := growInBackground(t.Context(), holder, 1) // a holder needs no place
+		checkPending(t, result)
 		holder2.Release()
 		wantResult(t, result, nil)
 	})
@@ -318,7 +318,7 @@ func TestThousand(t *testing.T) {
 		var served atomic.Int64
 		var group sync.WaitGroup
 		start := time.Now()
-		for i := range Places {
+		for i := range MaxWaiting {
 			group.Go(func() {
 				if fill(t.Context(), m, rand.New(rand.NewPCG(1, uint64(i)))) {
 					served.Add(1)
@@ -332,8 +332,8 @@ func TestThousand(t *testing.T) {
 		if m.InUse() != 0 {
 			t.Errorf("%d bytes are held in the end", m.InUse())
 		}
-		if n := served.Load(); n < Places/2 || time.Since(start) != 0 {
-			t.Errorf("%d of %d grew, in %v", n, Places, time.Since(start))
+		if n := served.Load(); n < MaxWaiting/2 || time.Since(start) != 0 {
+			t.Errorf("%d of %d grew, in %v", n, MaxWaiting, time.Since(start))
 		}
 	})
 }
@@ -355,8 +355,8 @@ func (m *Memory) shareOf(person, client string) *Share {
 	return m.Share(Person("issuer", person), Client("issuer", client))
 }
 
-// ownedBy returns a share of a person with a client that holds some bytes.
-func ownedBy(t *testing.T, m *Memory, person, client string, bytes int64) *Share {
+// newOwnedShare returns a share of a person with a client that holds some bytes.
+func newOwnedShare(t *testing.T, m *Memory, person, client string, bytes int64) *Share {
 	t.Helper()
 	s := m.shareOf(person, client)
 	if err := s.Grow(t.Context(), bytes, bytes); err != nil {
@@ -389,10 +389,10 @@ func TestOwnersPart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *Memory) {
-				first, second := ownedBy(t, m, "alice", "app", 10), ownedBy(t, m, "alice", "app", 10)
-				result := growing(t.Context(), tt.share(m), tt.bytes)
+				first, second := newOwnedShare(t, m, "alice", "app", 10), newOwnedShare(t, m, "alice", "app", 10)
+				result := growInBackground(t.Context(), tt.share(m), tt.bytes)
 				if tt.waits {
-					pending(t, result)
+					checkPending(t, result)
 				}
 				first.Release()
 				second.Release()
@@ -405,9 +405,9 @@ func TestOwnersPart(t *testing.T) {
 // The only request of an owner may take all memory; the next one may only take the rest of the owner's part.
 func TestOnlyHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		large := ownedBy(t, m, "alice", "app", 60)
-		next := growing(t.Context(), m.shareOf("alice", "app"), 1)
-		pending(t, next)
+		large := newOwnedShare(t, m, "alice", "app", 60)
+		next := growInBackground(t.Context(), m.shareOf("alice", "app"), 1)
+		checkPending(t, next)
 		if err := large.Grow(t.Context(), 40, 40); err != nil {
 			t.Errorf("Grow of the only holder = %v", err)
 		}
@@ -419,9 +419,9 @@ func TestOnlyHolder(t *testing.T) {
 // Requests that wait for their owner's part do not delay others, and do not take all places.
 func TestNeighborOfWaiters(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		holder := ownedBy(t, m, "alice", "app", 50)
+		holder := newOwnedShare(t, m, "alice", "app", 50)
 		ctx, cancel := context.WithCancel(t.Context())
-		for range Places {
+		for range MaxWaiting {
 			go m.shareOf("alice", "app").Grow(ctx, 1, 1)
 		}
 		synctest.Wait()
@@ -435,11 +435,11 @@ func TestNeighborOfWaiters(t *testing.T) {
 		}
 		neighbor.Release()
 		holder.ShrinkTo(30)
-		ownedBy(t, m, "bob", "app", 20).Release()
+		newOwnedShare(t, m, "bob", "app", 20).Release()
 		if time.Since(start) != 0 {
 			t.Errorf("neighbors waited for %v", time.Since(start))
 		}
-		pending(t, growing(t.Context(), m.shareOf("bob", "app"), 21)) // exceeds the client's half, but there is a place
+		checkPending(t, growInBackground(t.Context(), m.shareOf("bob", "app"), 21)) // exceeds the client's half, but there is a place
 		cancel()
 	})
 }
@@ -447,11 +447,11 @@ func TestNeighborOfWaiters(t *testing.T) {
 // Requests of one client do not overtake each other: otherwise a large request could wait forever.
 func TestOwnersOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second := ownedBy(t, m, "alice", "app", 20), ownedBy(t, m, "bob", "app", 20)
-		large := growing(t.Context(), m.shareOf("carol", "app"), 25)
-		small := growing(t.Context(), m.shareOf("dave", "app"), 5)
-		pending(t, large)
-		pending(t, small) // although there is enough memory for it
+		first, second := newOwnedShare(t, m, "alice", "app", 20), newOwnedShare(t, m, "bob", "app", 20)
+		large := growInBackground(t.Context(), m.shareOf("carol", "app"), 25)
+		small := growInBackground(t.Context(), m.shareOf("dave", "app"), 5)
+		checkPending(t, large)
+		checkPending(t, small) // although there is enough memory for it
 		first.Release()
 		wantResult(t, large, nil)
 		wantResult(t, small, nil)
@@ -462,13 +462,13 @@ func TestOwnersOrder(t *testing.T) {
 // A share that waits for room, after waiting for its client's part, does not block a younger holder.
 func TestHoldersFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		slow := ownedBy(t, m, "alice", "app", 30)
-		early := growing(t.Context(), m.Share(Client("issuer", "app")), 40)
-		neighbor := ownedBy(t, m, "bob", "other", 60)
+		slow := newOwnedShare(t, m, "alice", "app", 30)
+		early := growInBackground(t.Context(), m.Share(Client("issuer", "app")), 40)
+		neighbor := newOwnedShare(t, m, "bob", "other", 60)
 		slow.ShrinkTo(10) // room for the client, but not for 40 more in total
-		pending(t, early)
-		late := growing(t.Context(), neighbor, 40)
-		pending(t, late)
+		checkPending(t, early)
+		late := growInBackground(t.Context(), neighbor, 40)
+		checkPending(t, late)
 		slow.Release()
 		wantResult(t, late, nil)
 		neighbor.Release()
@@ -502,22 +502,22 @@ func TestDeadlock(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *Memory) {
-				grown(t, m, 5)
+				newGrownShare(t, m, 5)
 				var shares []*Share
 				for _, h := range tt.holders {
-					shares = append(shares, ownedBy(t, m, h.person, h.client, h.holds))
+					shares = append(shares, newOwnedShare(t, m, h.person, h.client, h.holds))
 				}
 				var results []chan error
 				for i, h := range tt.holders {
 					if h.wants > 0 {
-						results = append(results, growing(t.Context(), shares[i], h.wants))
+						results = append(results, growInBackground(t.Context(), shares[i], h.wants))
 					}
 				}
 				for i, result := range results {
 					if i == tt.refused {
 						wantResult(t, result, ErrBusy)
 					} else {
-						pending(t, result)
+						checkPending(t, result)
 					}
 				}
 				for _, s := range shares {
@@ -531,15 +531,15 @@ func TestDeadlock(t *testing.T) {
 // No state is kept for owners without requests, nor for requests that need no memory.
 func TestOwnersAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
-		first, second, idle := ownedBy(t, m, "alice", "app", 10), ownedBy(t, m, "bob", "app", 10), m.shareOf("carol", "other")
-		if len(m.owned) != 3 {
-			t.Errorf("%d owners are kept, want 3", len(m.owned))
+		first, second, idle := newOwnedShare(t, m, "alice", "app", 10), newOwnedShare(t, m, "bob", "app", 10), m.shareOf("carol", "other")
+		if len(m.ownerPools) != 3 {
+			t.Errorf("%d owners are kept, want 3", len(m.ownerPools))
 		}
 		for _, s := range []*Share{first, second, second, idle} {
 			s.Release()
 		}
-		if len(m.owned) != 0 {
-			t.Errorf("%d owners are kept in the end", len(m.owned))
+		if len(m.ownerPools) != 0 {
+			t.Errorf("%d owners are kept in the end", len(m.ownerPools))
 		}
 	})
 }

@@ -24,12 +24,12 @@ import (
 
 // Server sends the FHIR server the requests for one client's request.
 type Server struct {
-	base   string              // path of the FHIR API
-	Limits Limits              // of the request
-	Next   message.NextHandler // forwards requests to the FHIR server
-	r      *http.Request       // client's request
-	asked  int                 // number of requests sent so far
-	Share  *fairmemory.Share   // share of the memory for judged bodies and responses
+	base          string              // path of the FHIR API
+	Limits        Limits              // of the request
+	Next          message.NextHandler // forwards requests to the FHIR server
+	clientRequest *http.Request       // client's request
+	requestCount  int                 // number of requests sent so far
+	Share         *fairmemory.Share   // share of the memory for judged bodies and responses
 	// Observe is called with each response that is judged. Default: none.
 	Observe func(c message.Call, a *message.Response)
 }
@@ -37,21 +37,21 @@ type Server struct {
 // New returns the Server for a client's request r, which has a share of the memory.
 func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
-		ResponseBytes: cmp.Or(max(l.ResponseBytes, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
+		ResponseBytes: cmp.Or(max(l.ResponseBytes, 0), defaultMaxBytes), BodyBytes: cmp.Or(max(l.BodyBytes, 0), defaultMaxBytes),
 		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
 	}
-	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: share}
+	return Server{base: base, Limits: limits, Next: backend{next}, clientRequest: r, Share: share}
 }
 
 // RequestCount returns the number of requests sent since [Server.ResetRequestCount].
-func (x *Server) RequestCount() int { return x.asked }
+func (x *Server) RequestCount() int { return x.requestCount }
 
 // ResetRequestCount resets the counter for the next entry of a bundle: the limit applies per entry.
-func (x *Server) ResetRequestCount() { x.asked = 0 }
+func (x *Server) ResetRequestCount() { x.requestCount = 0 }
 
-// ownHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that
+// nonForwardedHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that
 // request's conditions, body and preferences. A call sets its own.
-var ownHeaders = message.SetOf(
+var nonForwardedHeaders = message.NewSet(
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
 	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -60,12 +60,12 @@ var ownHeaders = message.SetOf(
 
 // Do sends a call to the next handler, and returns the response in uncompressed JSON, so that it can be judged.
 func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, error) {
-	held, err := x.DoBuffered(ctx, c)
-	defer held.Release()
+	buffered, err := x.DoBuffered(ctx, c)
+	defer buffered.Release()
 	if err != nil {
 		return nil, err
 	}
-	a := held.Response
+	a := buffered.Response
 	a.Body = bytes.Clone(a.Body)
 	return &a, nil
 }
@@ -73,41 +73,41 @@ func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, err
 // DoBuffered is Do for a response that is valid until it is released. Each part is admitted within the size limit and the available
 // memory.
 func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.ResponseBuffer, error) {
-	if x.asked++; x.asked > x.Limits.Requests {
+	if x.requestCount++; x.requestCount > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
 	}
-	left := x.Limits.ResponseBytes
-	held, err := message.BufferResponse(x.Next, x.request(ctx, c), func(bytes int) error {
-		if int64(bytes) > left {
-			return message.TooLong(x.Limits.ResponseBytes)
+	remaining := x.Limits.ResponseBytes
+	buffered, err := message.BufferResponse(x.Next, x.newRequest(ctx, c), func(bytes int) error {
+		if int64(bytes) > remaining {
+			return message.NewTooLongError(x.Limits.ResponseBytes)
 		}
-		defer func() { left -= int64(bytes) }()
-		return x.Reserve(ctx, bytes, left)
+		defer func() { remaining -= int64(bytes) }()
+		return x.Reserve(ctx, bytes, remaining)
 	})
 	if err == nil && x.Observe != nil {
-		x.Observe(c, &held.Response)
+		x.Observe(c, &buffered.Response)
 	}
-	return held, err
+	return buffered, err
 }
 
-// Pass sends a call to the next handler, which streams the response to w in the media types of accept.
-func (x *Server) Pass(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error {
-	r := x.request(ctx, c)
+// Stream sends a call to the next handler, which streams the response to w in the media types of accept.
+func (x *Server) Stream(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error {
+	r := x.newRequest(ctx, c)
 	r.Header["Accept"] = accept
 	return x.Next.ServeHTTP(w, r)
 }
 
-// request derives the request for a call from the client's request. They share no mutable state.
-func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
-	r := x.r.WithContext(ctx)
+// newRequest derives the request for a call from the client's request. They share no mutable state.
+func (x *Server) newRequest(ctx context.Context, c message.Call) *http.Request {
+	r := x.clientRequest.WithContext(ctx)
 	r.Method = c.Method
 	r.URL = &url.URL{Path: x.base, RawQuery: c.Query}
 	if c.Path != "" {
 		r.URL.Path += "/" + c.Path
 	}
 	r.RequestURI = r.URL.RequestURI()
-	r.Header = x.r.Header.Clone() // headers about the client; those about the request are removed next
-	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return ownHeaders[name] })
+	r.Header = x.clientRequest.Header.Clone() // headers about the client; those about the request are removed next
+	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return nonForwardedHeaders[name] })
 	maps.Copy(r.Header, c.Header)
 	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{message.TypeJSON}, []string{"identity"}
 	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil
@@ -118,22 +118,22 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 	return r
 }
 
-// Patience is the maximum time that a request waits for memory.
-const Patience = 10 * time.Second
+// MaxMemoryWait is the maximum time that a request waits for memory.
+const MaxMemoryWait = 10 * time.Second
 
-// timesHeld is the memory that a judged byte counts for: the original and the rewritten copy.
-const timesHeld = 2
+// copiesPerByte is the memory that a judged byte counts for: the original and the rewritten copy.
+const copiesPerByte = 2
 
 // Reserve reserves memory for bytes to be judged, and waits if necessary. most is the maximum, including later bytes.
-func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
-	err := x.Share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
-	if errors.Is(err, fairmemory.ErrTooMuch) {
+func (x *Server) Reserve(ctx context.Context, bytes int, maxBytes int64) error {
+	err := x.Share.Grow(ctx, copiesPerByte*int64(bytes), copiesPerByte*maxBytes)
+	if errors.Is(err, fairmemory.ErrExceedsMemory) {
 		return message.TooCostly("The FHIR server's response needs more memory than max_memory allows: request less at once with _count or _elements.")
 	}
 	if err != nil {
 		return &guard.Error{
 			Status: http.StatusServiceUnavailable, Description: "Too much is being judged at once: try again later.",
-			Wait: Patience, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
+			Wait: MaxMemoryWait, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
 		}
 	}
 	return nil
@@ -145,17 +145,17 @@ func (x *Server) MemoryInUse() int64 { return x.Share.InUse() }
 // ReleaseExcept releases the memory reserved since a point in time, except for a response that is still in use.
 func (x *Server) ReleaseExcept(since int64, a *message.Response) {
 	if a != nil {
-		since += timesHeld * int64(len(a.Body))
+		since += copiesPerByte * int64(len(a.Body))
 	}
 	x.Share.ShrinkTo(since)
 }
 
 // LimitBody limits the client's body to one byte more than the limit, and reserves memory while it is read.
 func (x *Server) LimitBody(ctx context.Context, body io.Reader) io.Reader {
-	left := x.Limits.Body
-	return &reservingReader{io.LimitReader(body, left+1), func(bytes int) error {
-		defer func() { left -= int64(bytes) }()
-		return x.Reserve(ctx, bytes, left)
+	remaining := x.Limits.BodyBytes
+	return &reservingReader{io.LimitReader(body, remaining+1), func(bytes int) error {
+		defer func() { remaining -= int64(bytes) }()
+		return x.Reserve(ctx, bytes, remaining)
 	}}
 }
 
@@ -168,8 +168,8 @@ type reservingReader struct {
 // Read implements io.Reader.
 func (r *reservingReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if refused := r.reserve(n); refused != nil {
-		return 0, refused
+	if reserveErr := r.reserve(n); reserveErr != nil {
+		return 0, reserveErr
 	}
 	return n, err
 }
@@ -178,8 +178,8 @@ func (r *reservingReader) Read(p []byte) (int, error) {
 type Limits struct {
 	// ResponseBytes is the maximum size of a judged response in bytes. A larger one is withheld. Default: 16 MiB.
 	ResponseBytes int64
-	// Body is the maximum size of a judged body in bytes. A larger one is rejected. Default: 16 MiB.
-	Body int64
+	// BodyBytes is the maximum size of a judged body in bytes. A larger one is rejected. Default: 16 MiB.
+	BodyBytes int64
 	// Requests is the maximum number of requests to the FHIR server for one request, or for one entry of a bundle. Default: 64.
 	Requests int
 	// Entries is the maximum number of entries in a batch or transaction. Default: 500.
@@ -187,33 +187,33 @@ type Limits struct {
 }
 
 const (
-	defaultSize     = 16 << 20
+	defaultMaxBytes = 16 << 20
 	defaultRequests = 64
 	defaultEntries  = 500
 )
 
 // MaxResponseSize returns the maximum size of a judged response for an amount of memory: a sixteenth of it, and at least the default.
-func MaxResponseSize(memory int64) int64 { return max(defaultSize, memory/16) }
+func MaxResponseSize(memory int64) int64 { return max(defaultMaxBytes, memory/16) }
 
-// smallestMemory is the minimum memory in multiples of the largest response: for a response and a body that is judged by it,
+// minMemoryFactor is the minimum memory in multiples of the largest response: for a response and a body that is judged by it,
 // each counted twice.
-const smallestMemory = 2 * timesHeld
+const minMemoryFactor = 2 * copiesPerByte
 
 const defaultMemory = 256 << 20
 
-var errMemory = errors.New("max_memory is too small: it must be at least")
+var errMemoryTooSmall = errors.New("max_memory is too small: it must be at least")
 
 // NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit requires
 // it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
-	smallest := smallestMemory * cmp.Or(max(l.ResponseBytes, 0), defaultSize)
+	minSize := minMemoryFactor * cmp.Or(max(l.ResponseBytes, 0), defaultMaxBytes)
 	if size <= 0 {
-		size = max(defaultMemory, smallest)
+		size = max(defaultMemory, minSize)
 	}
-	if size < smallest {
-		return nil, fmt.Errorf("%w %d bytes", errMemory, smallest)
+	if size < minSize {
+		return nil, fmt.Errorf("%w %d bytes", errMemoryTooSmall, minSize)
 	}
-	return fairmemory.New(size, Patience), nil
+	return fairmemory.New(size, MaxMemoryWait), nil
 }
 
 // backend is the FHIR server behind the next handler. It rejects responses that concern only the gateway and the FHIR server
@@ -222,17 +222,17 @@ type backend struct{ next message.NextHandler }
 
 // ServeHTTP implements message.NextHandler. A rejected response leaves w untouched.
 func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) (err error) {
-	response := &response{ResponseWriter: w, isHead: r.Method == http.MethodHead}
+	response := &responseWriter{ResponseWriter: w, isHead: r.Method == http.MethodHead}
 	for i, name := range gatewayHeaders {
-		response.before[i] = w.Header()[name]
+		response.gatewayValues[i] = w.Header()[name]
 	}
 	defer func() {
 		cause := recover()
-		if failed := response.close(); response.rejected == nil {
-			response.rejected = failed
+		if closeErr := response.close(); response.rejection == nil {
+			response.rejection = closeErr
 		}
-		if message.RepanicUnlessAborted(cause, response.rejected); response.rejected != nil {
-			err = response.rejected
+		if message.RepanicUnlessAborted(cause, response.rejection); response.rejection != nil {
+			err = response.rejection
 		}
 	}()
 	return b.next.ServeHTTP(response, r)
@@ -245,39 +245,39 @@ var gatewayHeaders = [...]string{
 	"Server", "Set-Cookie", "Trailer", "Www-Authenticate", "X-Powered-By",
 }
 
-// response forwards the FHIR server's response to the writer that judges or rewrites it.
-type response struct {
+// responseWriter forwards the FHIR server's response to the writer that judges or rewrites it.
+type responseWriter struct {
 	http.ResponseWriter
-	isHead   bool
-	before   [len(gatewayHeaders)][]string // values set by other handlers of the gateway
-	began    bool
-	rejected error // cause if nothing of the response may reach the client
-	inflater *inflater
+	isHead        bool
+	gatewayValues [len(gatewayHeaders)][]string // values set by other handlers of the gateway
+	headerWritten bool
+	rejection     error // cause if nothing of the response may reach the client
+	inflater      *inflater
 }
 
 // WriteHeader implements http.ResponseWriter. Informational responses are dropped, because they contain headers of the FHIR
 // server. The switch to WebSocket is a final response.
-func (x *response) WriteHeader(status int) {
-	if x.began || status < http.StatusOK && status != http.StatusSwitchingProtocols {
+func (x *responseWriter) WriteHeader(status int) {
+	if x.headerWritten || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
 	}
-	x.began = true
+	x.headerWritten = true
 	header := x.Header()
-	if x.rejected = checkStatus(status, header); x.rejected != nil {
+	if x.rejection = checkStatus(status, header); x.rejection != nil {
 		return
 	}
 	for i, name := range gatewayHeaders {
-		if delete(header, name); x.before[i] != nil {
-			header[name] = x.before[i]
+		if delete(header, name); x.gatewayValues[i] != nil {
+			header[name] = x.gatewayValues[i]
 		}
 	}
-	if x.rejected = x.decompress(status, header); x.rejected == nil {
+	if x.rejection = x.decompress(status, header); x.rejection == nil {
 		x.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// ErrBackend is the cause of a 502 for a response that concerns only the gateway and the FHIR server.
-var ErrBackend = errors.New("response of the FHIR server rejected")
+// ErrBackendResponse is the cause of a 502 for a response that concerns only the gateway and the FHIR server.
+var ErrBackendResponse = errors.New("response of the FHIR server rejected")
 
 // checkStatus rejects requests for credentials and redirects, which only the gateway's administrator can resolve.
 func checkStatus(status int, header http.Header) error {
@@ -285,14 +285,14 @@ func checkStatus(status int, header http.Header) error {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired:
 		rejection.Description = "The FHIR server requires credentials from the gateway."
-		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server requires credentials; add them in the reverse_proxy block, for example: header_up Authorization \"Basic …\"", ErrBackend, status)
+		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server requires credentials; add them in the reverse_proxy block, for example: header_up Authorization \"Basic …\"", ErrBackendResponse, status)
 	case status/100 == 3 && status != http.StatusNotModified:
 		host := "another address"
 		if u, err := url.Parse(header.Get("Location")); err == nil && u.Host != "" {
 			host = u.Host // without path and query, which may contain a signature
 		}
 		rejection.Description = "The FHIR server redirects to an address that clients may not use."
-		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server redirects to %s; set the final address in reverse_proxy, or switch off redirects to file storage", ErrBackend, status, host)
+		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server redirects to %s; set the final address in reverse_proxy, or switch off redirects to file storage", ErrBackendResponse, status, host)
 	default:
 		return nil
 	}
@@ -301,9 +301,9 @@ func checkStatus(status int, header http.Header) error {
 
 // decompress decompresses FHIR resources, which some FHIR servers compress although the gateway requests identity. Other
 // content, such as files, stays unchanged.
-func (x *response) decompress(status int, header http.Header) error {
+func (x *responseWriter) decompress(status int, header http.Header) error {
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(header["Content-Encoding"], ",")))
-	if encoding == "" || message.FormatOfMedia(header.Get("Content-Type")) == message.NoFormat {
+	if encoding == "" || message.FormatOfMediaType(header.Get("Content-Type")) == message.NoFormat {
 		return nil
 	}
 	if header.Del("Content-Encoding"); encoding == "identity" {
@@ -313,7 +313,7 @@ func (x *response) decompress(status int, header http.Header) error {
 	if !ok {
 		return &guard.Error{
 			Status: http.StatusBadGateway, Description: "The FHIR server's response is compressed in a way that the gateway cannot read.",
-			Err: fmt.Errorf("%w: Content-Encoding %q although identity was requested; switch off compression in the FHIR server", ErrBackend, encoding),
+			Err: fmt.Errorf("%w: Content-Encoding %q although identity was requested; switch off compression in the FHIR server", ErrBackendResponse, encoding),
 		}
 	}
 	message.DropBodyHeaders(header)
@@ -330,19 +330,19 @@ var decompressors = map[string]func(io.Reader) (io.ReadCloser, error){
 }
 
 // Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
-func (x *response) Write(p []byte) (int, error) {
+func (x *responseWriter) Write(p []byte) (int, error) {
 	x.WriteHeader(http.StatusOK)
 	switch {
-	case x.rejected != nil:
-		return 0, x.rejected
+	case x.rejection != nil:
+		return 0, x.rejection
 	case x.inflater != nil:
-		return x.inflater.to.Write(p)
+		return x.inflater.pipe.Write(p)
 	}
 	return x.ResponseWriter.Write(p)
 }
 
 // Header implements http.ResponseWriter. It hides the client's headers while another goroutine decompresses.
-func (x *response) Header() http.Header {
+func (x *responseWriter) Header() http.Header {
 	if x.inflater != nil {
 		return http.Header{}
 	}
@@ -350,38 +350,38 @@ func (x *response) Header() http.Header {
 }
 
 // close waits for the rest of a compressed response.
-func (x *response) close() error {
+func (x *responseWriter) close() error {
 	if x.inflater == nil {
 		return nil
 	}
-	_ = x.inflater.to.Close() // never fails
+	_ = x.inflater.pipe.Close() // never fails
 	err := <-x.inflater.done
 	if err == nil {
 		return nil
 	}
-	if refusal, ok := errors.AsType[*guard.Error](err); ok {
-		return refusal
+	if rejection, ok := errors.AsType[*guard.Error](err); ok {
+		return rejection
 	}
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's response cannot be decompressed.",
-		Err: fmt.Errorf("%w: decompressing: %w", ErrBackend, err),
+		Err: fmt.Errorf("%w: decompressing: %w", ErrBackendResponse, err),
 	}
 }
 
 // FlushError flushes the written part.
-func (x *response) FlushError() error {
-	if x.rejected != nil || x.inflater != nil {
+func (x *responseWriter) FlushError() error {
+	if x.rejection != nil || x.inflater != nil {
 		return nil
 	}
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
 // Unwrap gives http.ResponseController access to other features of the writer.
-func (x *response) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+func (x *responseWriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 // inflater decompresses the bytes written to it.
 type inflater struct {
-	to   *io.PipeWriter
+	pipe *io.PipeWriter
 	done chan error
 }
 

@@ -21,13 +21,13 @@ import (
 // linesPerFile is the number of resources in an exported file.
 const linesPerFile = 2
 
-type job struct {
+type exportJob struct {
 	polls    int
 	count    int
 	manifest string
 }
 
-// isExport reports whether a request is about an export, and not in [Server.Answers].
+// isExport reports whether a request is about an export, and not in [Server.Handlers].
 func isExport(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && (i.Operation == "$export" || i.Operation == "$export-poll-status")
 }
@@ -35,31 +35,31 @@ func isExport(i interaction.Interaction) bool {
 // export starts an export, or serves its job. Like HAPI, it stores each file as a Binary.
 func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body []byte) {
 	if i.Operation == "$export-poll-status" {
-		s.poll(w, value(i.Parameters, "_jobId"))
+		s.serveJobStatus(w, parameterValue(i.Parameters, "_jobId"))
 		return
 	}
-	parameters := slices.Concat(i.Parameters, exportParameters(body))
-	if i.Type == "Group" && s.current("Group/"+i.ID) == nil {
-		outcome(w, http.StatusNotFound, "Group/"+i.ID+" is not known")
+	parameters := slices.Concat(i.Parameters, parseExportParameters(body))
+	if i.Type == "Group" && s.currentVersion("Group/"+i.ID) == nil {
+		writeOutcome(w, http.StatusNotFound, "Group/"+i.ID+" is not known")
 		return
 	}
 	for _, p := range parameters {
-		if p.Name == "patient" && s.current(p.Value) == nil {
-			outcome(w, http.StatusNotFound, p.Value+" is not known")
+		if p.Name == "patient" && s.currentVersion(p.Value) == nil {
+			writeOutcome(w, http.StatusNotFound, p.Value+" is not known")
 			return
 		}
 	}
 	id := len(s.jobs)
-	s.jobs = append(s.jobs, s.run(id, i, parameters, value(parameters, "_outputFormat")))
+	s.jobs = append(s.jobs, s.runExport(id, i, parameters, parameterValue(parameters, "_outputFormat")))
 	w.Header().Set("Content-Location", fmt.Sprintf("%s/$export-poll-status?_jobId=%d", Address, id))
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// poll returns the status in progress the first time.
-func (s *Server) poll(w http.ResponseWriter, id string) {
+// serveJobStatus returns the status in progress the first time.
+func (s *Server) serveJobStatus(w http.ResponseWriter, id string) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n >= len(s.jobs) {
-		outcome(w, http.StatusNotFound, "no job "+id)
+		writeOutcome(w, http.StatusNotFound, "no job "+id)
 		return
 	}
 	j := &s.jobs[n]
@@ -72,7 +72,7 @@ func (s *Server) poll(w http.ResponseWriter, id string) {
 	_, _ = w.Write([]byte(j.manifest))
 }
 
-func exportParameters(body []byte) (list []smart.Parameter) {
+func parseExportParameters(body []byte) (list []smart.Parameter) {
 	var b struct {
 		Parameter []struct {
 			Name, ValueString, ValueInstant string
@@ -86,12 +86,12 @@ func exportParameters(body []byte) (list []smart.Parameter) {
 	return list
 }
 
-// run writes the files of an export: one or more per type, one for deletions, and a manifest.
-func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Parameter, format string) job {
+// runExport writes the files of an export: one or more per type, one for deletions, and a manifest.
+func (s *Server) runExport(id int, i interaction.Interaction, parameters []smart.Parameter, format string) exportJob {
 	lines := map[string][]string{}
 	var deleted, names []string
 	for _, key := range s.order {
-		text := s.current(key)
+		text := s.currentVersion(key)
 		if text == nil {
 			deleted = append(deleted, `{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"DELETE","url":"`+key+`"}}]}`)
 			continue
@@ -105,29 +105,29 @@ func (s *Server) run(id int, i interaction.Interaction, parameters []smart.Param
 	}
 	file := func(name, of string, content []string) string {
 		name = fmt.Sprintf("export-%d-%s", id, name)
-		s.put(interaction.Reference{Type: "Binary", ID: name}, []byte(`{"resourceType":"Binary","contentType":`+strconv.Quote(cmp.Or(format, "application/fhir+ndjson"))+
+		s.addVersion(interaction.Reference{Type: "Binary", ID: name}, []byte(`{"resourceType":"Binary","contentType":`+strconv.Quote(cmp.Or(format, "application/fhir+ndjson"))+
 			`,"data":"`+base64.StdEncoding.EncodeToString([]byte(strings.Join(content, "\n")+"\n"))+`"}`))
 		return fmt.Sprintf(`{"type":"%s","url":"%s/Binary/%s","count":%d}`, of, Address, name, len(content))
 	}
 	var output []string
 	for _, t := range interaction.Types() {
 		n := 0
-		for some := range slices.Chunk(lines[t], linesPerFile) {
-			output = append(output, file(fmt.Sprintf("%s-%d", t, n), t, some))
+		for chunk := range slices.Chunk(lines[t], linesPerFile) {
+			output = append(output, file(fmt.Sprintf("%s-%d", t, n), t, chunk))
 			n++
 		}
 	}
-	said := file("errors", "OperationOutcome", []string{`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational","diagnostics":"exported ` + strings.Join(names, " ") + `"}]}`})
-	manifest := `{"transactionTime":"2026-01-01T00:00:00Z","request":"` + Address + `/$export","requiresAccessToken":false,"output":[` + strings.Join(output, ",") + `],"error":[` + said + `]`
+	outcomeFile := file("errors", "OperationOutcome", []string{`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational","diagnostics":"exported ` + strings.Join(names, " ") + `"}]}`})
+	manifest := `{"transactionTime":"2026-01-01T00:00:00Z","request":"` + Address + `/$export","requiresAccessToken":false,"output":[` + strings.Join(output, ",") + `],"error":[` + outcomeFile + `]`
 	if len(deleted) > 0 {
 		manifest += `,"deleted":[` + file("deleted", "Bundle", deleted) + `]`
 	}
-	return job{count: len(names), manifest: manifest + "}"}
+	return exportJob{count: len(names), manifest: manifest + "}"}
 }
 
 // isExported reports whether an export includes a resource.
 func (s *Server) isExported(res resource.Resource, i interaction.Interaction, parameters []smart.Parameter) bool {
-	if types := value(parameters, "_type"); types != "" && !slices.Contains(strings.Split(types, ","), res.Type) {
+	if types := parameterValue(parameters, "_type"); types != "" && !slices.Contains(strings.Split(types, ","), res.Type) {
 		return false
 	}
 	var filters []string
@@ -150,23 +150,23 @@ func (s *Server) isExported(res resource.Resource, i interaction.Interaction, pa
 		var group struct {
 			Member []struct{ Entity struct{ Reference string } }
 		}
-		_ = json.Unmarshal(s.current("Group/"+i.ID), &group) // no members
+		_ = json.Unmarshal(s.currentVersion("Group/"+i.ID), &group) // no members
 		for _, m := range group.Member {
 			patients = append(patients, strings.TrimPrefix(m.Entity.Reference, "Patient/"))
 		}
 	} else if i.Type == "" || len(patients) == 0 {
-		return i.Type == "" || isOfPatients(res.Type)
+		return i.Type == "" || isInPatientCompartment(res.Type)
 	}
-	return slices.ContainsFunc(patients, func(id string) bool { return compartment.InPatient(res, id) })
+	return slices.ContainsFunc(patients, func(id string) bool { return compartment.IsInPatient(res, id) })
 }
 
-func isOfPatients(resourceType string) bool {
-	_, ok := compartment.Patient(resourceType)
+func isInPatientCompartment(resourceType string) bool {
+	_, ok := compartment.PatientParameters(resourceType)
 	return ok
 }
 
-// content returns the content of a Binary, if the client accepts any format.
-func (s *Server) content(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
+// serveContent returns the content of a Binary, if the client accepts any format.
+func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
 	var binary struct {
 		ContentType     string
 		SecurityContext struct{ Reference string }

@@ -17,22 +17,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// next returns the page of one of the server's own links.
-func (s *Server) next(w http.ResponseWriter, token string) {
+// serveNextPage returns the page of one of the server's own links.
+func (s *Server) serveNextPage(w http.ResponseWriter, token string) {
 	n, err := strconv.Atoi(token)
 	if err != nil || n >= len(s.pages) {
-		outcome(w, http.StatusGone, "the page is gone")
+		writeOutcome(w, http.StatusGone, "the page is gone")
 		return
 	}
 	p := s.pages[n]
 	p.entries = slices.Clone(p.entries)
-	s.arrange(p)
+	s.sortMatches(p)
 	s.writePage(w, p, Address+"?_getpages="+token)
 }
 
-func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
-	p := page{of: i, kind: "searchset", count: 20}
-	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil {
+func (s *Server) serveSearch(w http.ResponseWriter, i interaction.Interaction) {
+	p := page{interaction: i, bundleType: "searchset", count: 20}
+	if n, err := strconv.Atoi(parameterValue(i.Parameters, "_count")); err == nil {
 		p.count = n
 	}
 	if p.count = max(p.count, s.MinCount); s.MaxCount > 0 {
@@ -45,12 +45,12 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 			continue
 		}
 		if res, err := resource.Parse(text); err == nil && s.matches(i, res) {
-			p.entries = append(p.entries, found{res: res, text: text, mode: "match"})
+			p.entries = append(p.entries, searchMatch{res: res, text: text, searchMode: "match"})
 		}
 	}
-	s.arrange(p)
+	s.sortMatches(p)
 	p.total = len(p.entries)
-	if value(i.Parameters, "_summary") == "count" {
+	if parameterValue(i.Parameters, "_summary") == "count" {
 		p.entries, p.count = nil, 0
 	}
 	self := url.URL{Path: i.Type}
@@ -65,7 +65,7 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 	if i.Type != "" && i.Type != smart.AnyType && i.Type != res.Type {
 		return false
 	}
-	if i.Kind == interaction.CompartmentSearch && !sample.IsIn(res, i.Compartment) {
+	if i.Kind == interaction.CompartmentSearch && !sample.IsInCompartment(res, i.Compartment) {
 		return false
 	}
 	return !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
@@ -97,7 +97,7 @@ func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches
 		}
 		by, _ := s.Parameters.Lookup(parts[0], parts[1])
 		return slices.ContainsFunc(s.order, func(key string) bool {
-			other, err := resource.Parse(s.current(key))
+			other, err := resource.Parse(s.currentVersion(key))
 			return err == nil && other.Type == parts[0] && s.matches(search(other.Type, parts[2]), other) &&
 				slices.Contains(sample.References(other, by), interaction.Reference{Type: res.Type, ID: res.ID})
 		}), true
@@ -109,13 +109,13 @@ func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches
 	name, target, _ := strings.Cut(first, ":")
 	by, _ := s.Parameters.Lookup(res.Type, name)
 	return slices.ContainsFunc(sample.References(res, by), func(to interaction.Reference) bool {
-		other, err := resource.Parse(s.current(to.String()))
+		other, err := resource.Parse(s.currentVersion(to.String()))
 		return err == nil && (target == "" || target == to.Type) && s.matches(search(to.Type, rest), other)
 	}), true
 }
 
-// current returns the current version of a resource; nil if it does not exist.
-func (s *Server) current(key string) []byte {
+// currentVersion returns the current version of a resource; nil if it does not exist.
+func (s *Server) currentVersion(key string) []byte {
 	versions := s.versions[key]
 	if len(versions) == 0 {
 		return nil
@@ -123,16 +123,16 @@ func (s *Server) current(key string) []byte {
 	return versions[len(versions)-1]
 }
 
-// arrange sorts by the parameters of _sort. Resources without a value are last.
-func (s *Server) arrange(p page) {
-	if p.kind != "searchset" {
+// sortMatches sorts by the parameters of _sort. Resources without a value are last.
+func (s *Server) sortMatches(p page) {
+	if p.bundleType != "searchset" {
 		return
 	}
-	if s.Shuffles {
+	if s.ShufflesTies {
 		rand.Shuffle(len(p.entries), func(i, j int) { p.entries[i], p.entries[j] = p.entries[j], p.entries[i] })
 	}
-	keys := value(p.of.Parameters, "_sort")
-	slices.SortStableFunc(p.entries, func(a, b found) int {
+	keys := parameterValue(p.interaction.Parameters, "_sort")
+	slices.SortStableFunc(p.entries, func(a, b searchMatch) int {
 		for key := range strings.SplitSeq(keys, ",") {
 			name, descending := strings.CutPrefix(key, "-")
 			if c := sample.Compare(a.res, b.res, name, descending); c != 0 {
@@ -143,11 +143,11 @@ func (s *Server) arrange(p page) {
 	})
 }
 
-// included returns the resources of _include, _revinclude and _include:iterate.
-func (s *Server) included(i interaction.Interaction, matches []found) []found {
+// findIncluded returns the resources of _include, _revinclude and _include:iterate.
+func (s *Server) findIncluded(i interaction.Interaction, matches []searchMatch) []searchMatch {
 	all := slices.Clone(matches)
 	has := func(res resource.Resource) bool {
-		return slices.ContainsFunc(all, func(f found) bool { return f.res.Type == res.Type && f.res.ID == res.ID })
+		return slices.ContainsFunc(all, func(f searchMatch) bool { return f.res.Type == res.Type && f.res.ID == res.ID })
 	}
 	for round := range 3 {
 		for _, p := range i.Parameters {
@@ -161,10 +161,10 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 				if err != nil || has(res) {
 					continue
 				}
-				if slices.ContainsFunc(all, func(f found) bool {
-					return name == "_include" && s.refers(f.res, res, p.Value) || name == "_revinclude" && s.refers(res, f.res, p.Value)
+				if slices.ContainsFunc(all, func(f searchMatch) bool {
+					return name == "_include" && s.refersTo(f.res, res, p.Value) || name == "_revinclude" && s.refersTo(res, f.res, p.Value)
 				}) {
-					all = append(all, found{res: res, text: versions[len(versions)-1], mode: "include"})
+					all = append(all, searchMatch{res: res, text: versions[len(versions)-1], searchMode: "include"})
 				}
 			}
 		}
@@ -172,8 +172,8 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 	return all[len(matches):]
 }
 
-// refers reports whether a resource refers to another by Type:parameter.
-func (s *Server) refers(from, to resource.Resource, by string) bool {
+// refersTo reports whether a resource refers to another by Type:parameter.
+func (s *Server) refersTo(from, to resource.Resource, by string) bool {
 	parts := strings.Split(by, ":")
 	if len(parts) < 2 || parts[0] != from.Type {
 		return false
@@ -192,24 +192,24 @@ func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	}
 	switch rest := p.entries[len(now):]; {
 	case len(rest) == 0 || p.count <= 0:
-	case p.count == s.Cuts:
+	case p.count == s.TruncatedCount:
 		total = ""
 	default:
 		links += `,{"relation":"next","url":"` + Address + "?_getpages=" + strconv.Itoa(len(s.pages)) + `"}`
-		s.pages = append(s.pages, page{p.of, p.kind, rest, p.total, p.count})
+		s.pages = append(s.pages, page{p.interaction, p.bundleType, rest, p.total, p.count})
 	}
-	text := `{"resourceType":"Bundle","type":"` + p.kind + `"` + total + `,"link":[` + links + `]`
-	for n, f := range append(slices.Clip(now), s.included(p.of, now)...) {
+	text := `{"resourceType":"Bundle","type":"` + p.bundleType + `"` + total + `,"link":[` + links + `]`
+	for n, f := range append(slices.Clip(now), s.findIncluded(p.interaction, now)...) {
 		text += []string{`,"entry":[`, ","}[min(n, 1)] + `{"fullUrl":"` + Address + "/" + f.res.Type + "/" + f.res.ID + `",`
 		if f.text != nil {
 			text += `"resource":` + string(f.text) + ","
 		}
-		text += cmp.Or(f.more, `"search":{"mode":"`+f.mode+`"}`) + "}"
+		text += cmp.Or(f.otherMembers, `"search":{"mode":"`+f.searchMode+`"}`) + "}"
 	}
 	if len(now) > 0 {
 		text += "]"
 	}
-	answer(w, http.StatusOK, []byte(text+"}"))
+	writeResponse(w, http.StatusOK, []byte(text+"}"))
 }
 
 func (s *Server) read(w http.ResponseWriter, r *http.Request, i interaction.Interaction) {
@@ -220,39 +220,39 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, i interaction.Inte
 	}
 	switch {
 	case n < 1 || n > len(versions):
-		outcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
+		writeOutcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
 	case versions[n-1] == nil:
-		outcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
+		writeOutcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
 	default:
 		text := versions[n-1]
-		if strings.Contains(value(i.Parameters, "_elements"), "securityContext") {
-			text, _ = rawjson.Without(text, "data")
+		if strings.Contains(parameterValue(i.Parameters, "_elements"), "securityContext") {
+			text, _ = rawjson.WithoutMember(text, "data")
 		}
 		w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, n))
 		w.Header().Set("Content-Location", fmt.Sprintf("%s/%s/%s/_history/%d", Address, i.Type, i.ID, n))
-		if !s.content(w, r, i, text) {
-			answer(w, http.StatusOK, text)
+		if !s.serveContent(w, r, i, text) {
+			writeResponse(w, http.StatusOK, text)
 		}
 	}
 }
 
 func (s *Server) history(w http.ResponseWriter, i interaction.Interaction) {
 	key := i.Type + "/" + i.ID
-	p := page{of: i, kind: "history", count: 20, total: len(s.versions[key])}
-	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil && n > 0 {
+	p := page{interaction: i, bundleType: "history", count: 20, total: len(s.versions[key])}
+	if n, err := strconv.Atoi(parameterValue(i.Parameters, "_count")); err == nil && n > 0 {
 		p.count = n
 	}
 	for n := len(s.versions[key]); n > 0; n-- {
-		f := found{text: s.versions[key][n-1]}
+		f := searchMatch{text: s.versions[key][n-1]}
 		f.res.Type, f.res.ID = i.Type, i.ID
-		f.more = `"request":{"method":"PUT","url":"` + Address + "/" + key + `"},"response":{"status":"200","location":"` + Address + "/" + key + `/_history/` + strconv.Itoa(n) + `","etag":"W/\"` + strconv.Itoa(n) + `\""}`
+		f.otherMembers = `"request":{"method":"PUT","url":"` + Address + "/" + key + `"},"response":{"status":"200","location":"` + Address + "/" + key + `/_history/` + strconv.Itoa(n) + `","etag":"W/\"` + strconv.Itoa(n) + `\""}`
 		if f.text == nil {
-			f.more = strings.Replace(f.more, "PUT", "DELETE", 1)
+			f.otherMembers = strings.Replace(f.otherMembers, "PUT", "DELETE", 1)
 		}
 		p.entries = append(p.entries, f)
 	}
 	if p.total == 0 {
-		outcome(w, http.StatusNotFound, key+" is not known")
+		writeOutcome(w, http.StatusNotFound, key+" is not known")
 		return
 	}
 	s.writePage(w, p, Address+"/"+key+"/_history")

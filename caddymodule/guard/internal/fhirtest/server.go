@@ -40,21 +40,21 @@ type Server struct {
 	Base string
 	// Parameters are the supported search parameters. Default: those of R4.
 	Parameters searchparam.Set
-	// Seen, if set, is called with each request.
-	Seen func(r *http.Request)
-	// Shuffles makes each response use another order where _sort leaves it open, as FHIR servers may. Only the response's own
+	// OnRequest, if set, is called with each request.
+	OnRequest func(r *http.Request)
+	// ShufflesTies makes each response use another order where _sort leaves it open, as FHIR servers may. Only the response's own
 	// link continues that order.
-	Shuffles bool
-	// Cuts is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled them.
-	Cuts int
+	ShufflesTies bool
+	// TruncatedCount is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled them.
+	TruncatedCount int
 	// OmitsTotals omits the total of searches.
 	OmitsTotals bool
-	// Integrity rejects a resource that refers to a missing one, as HAPI does.
-	Integrity bool
+	// ChecksReferences rejects a resource that refers to a missing one, as HAPI does.
+	ChecksReferences bool
 	// MinCount and MaxCount limit the number of matches on a page, regardless of _count. Default: no limits.
 	MinCount, MaxCount int
-	// Answers are handlers for other requests, such as operations and jobs, by path below the base.
-	Answers map[string]http.HandlerFunc
+	// Handlers are handlers for other requests, such as operations and jobs, by path below the base.
+	Handlers map[string]http.HandlerFunc
 
 	// SendsContent returns the content of a Binary if the request accepts none of FHIR's formats.
 	SendsContent bool
@@ -65,7 +65,7 @@ type Server struct {
 	versions map[string][][]byte // by Type/id, oldest first; nil for a deletion
 	order    []string
 	pages    []page
-	jobs     []job
+	jobs     []exportJob
 }
 
 // New returns a server with resources.
@@ -85,7 +85,7 @@ func (s *Server) Put(text string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(interaction.Reference{Type: res.Type, ID: res.ID}, []byte(text))
+	s.addVersion(interaction.Reference{Type: res.Type, ID: res.ID}, []byte(text))
 }
 
 // Delete deletes a resource such as Patient/1, if it exists.
@@ -120,8 +120,8 @@ func (s *Server) All() map[string]string {
 	return all
 }
 
-// put adds a version, with its number in meta.
-func (s *Server) put(of interaction.Reference, text []byte) []byte {
+// addVersion adds a version, with its number in meta.
+func (s *Server) addVersion(of interaction.Reference, text []byte) []byte {
 	key := of.String()
 	if s.versions[key] == nil {
 		s.order = append(s.order, key)
@@ -133,43 +133,43 @@ func (s *Server) put(of interaction.Reference, text []byte) []byte {
 		}
 	}
 	meta["versionId"] = strconv.Itoa(len(s.versions[key]) + 1)
-	written, _ := json.Marshal(meta)
-	text, _ = rawjson.With(text, "meta", written)
-	text, _ = rawjson.With(text, "id", []byte(strconv.Quote(of.ID)))
+	metaJSON, _ := json.Marshal(meta)
+	text, _ = rawjson.WithMember(text, "meta", metaJSON)
+	text, _ = rawjson.WithMember(text, "id", []byte(strconv.Quote(of.ID)))
 	s.versions[key] = append(s.versions[key], text)
 	return text
 }
 
 // page is the rest of a search.
 type page struct {
-	of      interaction.Interaction
-	kind    string // Bundle.type
-	entries []found
-	total   int
-	count   int
+	interaction interaction.Interaction
+	bundleType  string // Bundle.type
+	entries     []searchMatch
+	total       int
+	count       int
 }
 
-// found is a match of a search.
-type found struct {
-	res  resource.Resource
-	text []byte
-	mode string
-	more string // other members of a history entry
+// searchMatch is a match of a search.
+type searchMatch struct {
+	res          resource.Resource
+	text         []byte
+	searchMode   string
+	otherMembers string // other members of a history entry
 }
 
-func answer(w http.ResponseWriter, status int, text []byte) {
+func writeResponse(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/fhir+json;charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }
 
-// outcome writes an OperationOutcome with revealing diagnostics, as careless servers do.
-func outcome(w http.ResponseWriter, status int, text string) {
-	answer(w, status, []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":`+strconv.Quote(text)+`}]}`))
+// writeOutcome writes an OperationOutcome with revealing diagnostics, as careless servers do.
+func writeOutcome(w http.ResponseWriter, status int, text string) {
+	writeResponse(w, status, []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":`+strconv.Quote(text)+`}]}`))
 }
 
-// value returns the value of a parameter; empty if it is missing.
-func value(parameters []smart.Parameter, name string) string {
+// parameterValue returns the value of a parameter; empty if it is missing.
+func parameterValue(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
 			return p.Value
@@ -180,12 +180,12 @@ func value(parameters []smart.Parameter, name string) string {
 
 // ServeHTTP answers a request of FHIR's REST API. It never returns an error.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	if s.Seen != nil {
-		s.Seen(r)
+	if s.OnRequest != nil {
+		s.OnRequest(r)
 	}
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, cmp.Or(s.Base, "/fhir/R4")), "/")
-	if answer := s.Answers[path]; answer != nil {
-		answer(w, r)
+	if handler := s.Handlers[path]; handler != nil {
+		handler(w, r)
 		return nil
 	}
 	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
@@ -197,20 +197,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		i, err = i.WithForm(string(body))
 	}
 	if err != nil {
-		outcome(w, interaction.Status(err), err.Error())
+		writeOutcome(w, interaction.Status(err), err.Error())
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i.Kind == interaction.Bundle {
-		s.bundle(w, body)
+		s.serveBundle(w, body)
 	} else {
 		s.serve(w, r, i, body)
 	}
 	return nil
 }
 
-type submitted struct {
+type submittedBundle struct {
 	Type  string
 	Entry []struct {
 		FullURL  string
@@ -219,39 +219,39 @@ type submitted struct {
 	}
 }
 
-// bundle answers a batch or transaction. In a transaction, the URNs of new resources are replaced by their addresses
+// serveBundle answers a batch or transaction. In a transaction, the URNs of new resources are replaced by their addresses
 // everywhere.
-func (s *Server) bundle(w http.ResponseWriter, body []byte) {
-	var b submitted
+func (s *Server) serveBundle(w http.ResponseWriter, body []byte) {
+	var b submittedBundle
 	if err := json.Unmarshal(body, &b); err != nil || b.Type != "batch" && b.Type != "transaction" {
-		outcome(w, http.StatusBadRequest, "no batch or transaction")
+		writeOutcome(w, http.StatusBadRequest, "no batch or transaction")
 		return
 	}
 	before := Server{versions: maps.Clone(s.versions), order: slices.Clone(s.order)}
-	urns := s.urns(b)
-	answers := make([]string, len(b.Entry))
+	urns := s.urnReplacer(b)
+	responses := make([]string, len(b.Entry))
 	for _, method := range []string{"DELETE", "POST", "PUT", "PATCH", "GET"} {
 		for n, e := range b.Entry {
 			if e.Request.Method != method {
 				continue
 			}
 			e.Resource = []byte(urns.Replace(string(e.Resource)))
-			got := s.entry(e.Request.Method, e.Request.URL, e.Resource, http.Header{
+			got := s.serveEntry(e.Request.Method, e.Request.URL, e.Resource, http.Header{
 				"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
 			})
 			if got.Code >= 400 && b.Type == "transaction" {
 				s.versions, s.order = before.versions, before.order
-				outcome(w, got.Code, "entry "+strconv.Itoa(n)+": "+got.Body.String())
+				writeOutcome(w, got.Code, "entry "+strconv.Itoa(n)+": "+got.Body.String())
 				return
 			}
-			answers[n] = responded(got)
+			responses[n] = encodeResponse(got)
 		}
 	}
-	answer(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"`+b.Type+`-response","entry":[`+strings.Join(answers, ",")+`]}`))
+	writeResponse(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"`+b.Type+`-response","entry":[`+strings.Join(responses, ",")+`]}`))
 }
 
-// urns returns the replacer for the URNs of new resources.
-func (s *Server) urns(b submitted) *strings.Replacer {
+// urnReplacer returns the replacer for the URNs of new resources.
+func (s *Server) urnReplacer(b submittedBundle) *strings.Replacer {
 	var pairs []string
 	next := len(s.order)
 	for _, e := range b.Entry {
@@ -265,7 +265,7 @@ func (s *Server) urns(b submitted) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-func (s *Server) entry(method, target string, body []byte, header http.Header) *httptest.ResponseRecorder {
+func (s *Server) serveEntry(method, target string, body []byte, header http.Header) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	for name, values := range header {
 		if values[0] == "" {
@@ -275,15 +275,15 @@ func (s *Server) entry(method, target string, body []byte, header http.Header) *
 	path, query, _ := strings.Cut(target, "?")
 	i, err := interaction.Parse(method, path, query, header)
 	if err != nil {
-		outcome(w, interaction.Status(err), err.Error())
+		writeOutcome(w, interaction.Status(err), err.Error())
 		return w
 	}
 	s.serve(w, &http.Request{Method: method, Header: header}, i, body)
 	return w
 }
 
-// responded returns a response as an entry.
-func responded(w *httptest.ResponseRecorder) string {
+// encodeResponse returns a response as an entry.
+func encodeResponse(w *httptest.ResponseRecorder) string {
 	text := `{"response":{"status":"` + strconv.Itoa(w.Code) + `"`
 	for member, header := range map[string]string{"location": "Location", "etag": "Etag"} {
 		if value := w.Header().Get(header); value != "" {
@@ -299,8 +299,8 @@ func responded(w *httptest.ResponseRecorder) string {
 
 // serve answers a request other than a batch or transaction.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
-	if token := value(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
-		s.next(w, token)
+	if token := parameterValue(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
+		s.serveNextPage(w, token)
 		return
 	}
 	if isExport(i) {
@@ -313,78 +313,78 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Int
 	case interaction.InstanceHistory:
 		s.history(w, i)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
-		s.search(w, i)
+		s.serveSearch(w, i)
 	case interaction.Create, interaction.Update, interaction.Delete, interaction.Patch:
-		s.write(w, r, i, body)
+		s.serveWrite(w, r, i, body)
 	case interaction.ConditionalCreate, interaction.ConditionalUpdate, interaction.ConditionalDelete:
-		s.writeMatch(w, r, i, body)
+		s.writeMatching(w, r, i, body)
 	default:
-		outcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
+		writeOutcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
 	}
 }
 
-func (s *Server) write(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	of := interaction.Reference{Type: i.Type, ID: i.ID}
 	if i.Kind == interaction.Create {
 		of.ID = "new-" + strconv.Itoa(len(s.order)+1)
 	}
 	versions := s.versions[of.String()]
-	there := len(versions) > 0 && versions[len(versions)-1] != nil
+	exists := len(versions) > 0 && versions[len(versions)-1] != nil
 	current := fmt.Sprintf(`W/"%d"`, len(versions))
-	match, noneMatch := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	ifMatch, ifNoneMatch := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	if s.IgnoresIfMatch && i.Kind == interaction.Delete {
-		match = ""
+		ifMatch = ""
 	}
-	if match != "" && (match != current || !there) || noneMatch == "*" && there {
-		outcome(w, http.StatusPreconditionFailed, "another version than "+match)
+	if ifMatch != "" && (ifMatch != current || !exists) || ifNoneMatch == "*" && exists {
+		writeOutcome(w, http.StatusPreconditionFailed, "another version than "+ifMatch)
 		return
 	}
 	if i.Kind == interaction.Delete {
-		if there {
+		if exists {
 			s.versions[of.String()] = append(versions, nil)
 		}
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	if i.Kind == interaction.Patch {
-		if !there {
-			outcome(w, http.StatusNotFound, of.String()+" is not known")
+		if !exists {
+			writeOutcome(w, http.StatusNotFound, of.String()+" is not known")
 			return
 		}
-		body = patched(versions[len(versions)-1], body)
+		body = applyPatch(versions[len(versions)-1], body)
 	}
 	res, err := resource.Parse(body)
 	if err != nil || res.Type != of.Type || i.Kind == interaction.Update && res.ID != of.ID {
-		outcome(w, http.StatusBadRequest, "the body is another resource")
+		writeOutcome(w, http.StatusBadRequest, "the body is another resource")
 		return
 	}
-	for _, match := range literal.FindAllSubmatch(body, -1) {
-		if to := string(match[1]); s.Integrity && s.current(to) == nil {
-			outcome(w, http.StatusBadRequest, "Resource "+to+" not found")
+	for _, match := range literalReference.FindAllSubmatch(body, -1) {
+		if to := string(match[1]); s.ChecksReferences && s.currentVersion(to) == nil {
+			writeOutcome(w, http.StatusBadRequest, "Resource "+to+" not found")
 			return
 		}
 	}
-	s.store(w, of, body, there)
+	s.storeVersion(w, of, body, exists)
 }
 
-// literal matches a reference to a resource of the server.
-var literal = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
+// literalReference matches a reference to a resource of the server.
+var literalReference = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
 
-// store adds a version, and returns it in the response.
-func (s *Server) store(w http.ResponseWriter, of interaction.Reference, body []byte, there bool) {
+// storeVersion adds a version, and returns it in the response.
+func (s *Server) storeVersion(w http.ResponseWriter, of interaction.Reference, body []byte, existed bool) {
 	status := http.StatusCreated
-	if there {
+	if existed {
 		status = http.StatusOK
 	}
-	text := s.put(of, body)
+	text := s.addVersion(of, body)
 	version := len(s.versions[of.String()])
 	w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, version))
 	w.Header().Set("Location", fmt.Sprintf("%s/%s/_history/%d", Address, of, version))
-	answer(w, status, text)
+	writeResponse(w, status, text)
 }
 
-// writeMatch writes the resource that matches the criteria of a conditional interaction.
-func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+// writeMatching writes the resource that matches the criteria of a conditional interaction.
+func (s *Server) writeMatching(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	var found []resource.Resource
 	for _, key := range s.order {
 		versions := s.versions[key]
@@ -394,27 +394,27 @@ func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interactio
 	}
 	switch {
 	case len(found) > 1:
-		outcome(w, http.StatusPreconditionFailed, "several match")
+		writeOutcome(w, http.StatusPreconditionFailed, "several match")
 	case i.Kind == interaction.ConditionalCreate && len(found) == 1:
 		w.Header().Set("Location", Address+"/"+i.Type+"/"+found[0].ID)
 		w.WriteHeader(http.StatusOK)
 	case len(found) == 0 && i.Kind == interaction.ConditionalDelete && s.IgnoresIfMatch:
-		outcome(w, http.StatusOK, "none matches, which is no error for HAPI")
+		writeOutcome(w, http.StatusOK, "none matches, which is no error for HAPI")
 	case len(found) == 0 && i.Kind == interaction.ConditionalDelete:
-		outcome(w, http.StatusNotFound, "none matches")
+		writeOutcome(w, http.StatusNotFound, "none matches")
 	case len(found) == 0:
 		i.Kind = interaction.Create
-		s.write(w, r, i, body)
+		s.serveWrite(w, r, i, body)
 	default:
 		i.ID = found[0].ID
 		i.Kind = map[string]interaction.Kind{http.MethodPut: interaction.Update, http.MethodDelete: interaction.Delete}[r.Method]
-		body, _ = rawjson.With(body, "id", []byte(strconv.Quote(i.ID)))
-		s.write(w, r, i, body)
+		body, _ = rawjson.WithMember(body, "id", []byte(strconv.Quote(i.ID)))
+		s.serveWrite(w, r, i, body)
 	}
 }
 
-// patched applies a FHIRPath Patch with operations that replace members of the resource.
-func patched(text, patch []byte) []byte {
+// applyPatch applies a FHIRPath Patch with operations that replace members of the resource.
+func applyPatch(text, patch []byte) []byte {
 	var p struct {
 		Parameter []struct{ Part []map[string]json.RawMessage }
 	}
@@ -435,7 +435,7 @@ func patched(text, patch []byte) []byte {
 			}
 		}
 		_, member, _ := strings.Cut(path, ".")
-		text, _ = rawjson.With(text, member, value)
+		text, _ = rawjson.WithMember(text, member, value)
 	}
 	return text
 }

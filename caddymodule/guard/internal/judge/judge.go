@@ -30,34 +30,34 @@ type requester interface {
 // Judge decides about requests and resources by the token's rights and the policies. [Judge.ForCall] derives the judge of a
 // single call from the judge of the client's request.
 type Judge struct {
-	Server    requester         // looks up resources that others depend on
-	Addresses message.Addresses // public addresses of the FHIR API
-	Policies  []rule.Policy     // override the rights
-	R         *http.Request     // client's request
-	Token     *guard.Token      // of the client; may be nil
-	Granted   *access.Rights    // of the token, and the call's additions from policies
-	judgement judgement         // of the policies, about the call
-	known     standings         // resources looked up as dependencies of others
-	promised  standings         // resources that the transaction will write
+	Server         requester         // looks up resources that others depend on
+	Addresses      message.Addresses // public addresses of the FHIR API
+	Policies       []rule.Policy     // override the rights
+	Request        *http.Request     // client's request
+	Token          *guard.Token      // of the client; may be nil
+	GrantedRights  *access.Rights    // of the token, and the call's additions from policies
+	policyJudgment policyJudgment    // of the policies, about the call
+	cachedAccess   accessByKey       // resources looked up as dependencies of others
+	expectedAccess accessByKey       // resources that the transaction will write
 }
 
-// standings are the token's permissions on resources in patients' records.
-type standings map[standingKey]access.ResourceAccess
+// accessByKey are the token's permissions on resources in patients' records.
+type accessByKey map[accessKey]access.ResourceAccess
 
-type standingKey struct {
-	of      interaction.Reference
-	patient string
+type accessKey struct {
+	reference interaction.Reference
+	patient   string
 }
 
 // Rights returns the token's permissions in the call.
-func (x *Judge) Rights() *access.Rights { return x.Granted }
+func (x *Judge) Rights() *access.Rights { return x.GrantedRights }
 
 // MayDeny reports whether policies must judge each resource.
-func (x *Judge) MayDeny() bool { return x.judgement.mayDeny }
+func (x *Judge) MayDeny() bool { return x.policyJudgment.mayDeny }
 
 // DeniesType reports whether policies deny all resources of a type.
 func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
-	return x.judgement.deniesType(ctx, resourceType)
+	return x.policyJudgment.deniesType(ctx, resourceType)
 }
 
 // MayForward reports whether policies permit forwarding a client's request and its response unjudged, which the scopes
@@ -66,7 +66,7 @@ func (x *Judge) MayForward(c message.Call, i interaction.Interaction) bool {
 	if len(x.Policies) == 0 {
 		return true
 	}
-	j := x.judge(x.R.Context(), c, i, false)
+	j := x.evaluatePolicies(x.Request.Context(), c, i, false)
 	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
@@ -77,15 +77,15 @@ func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Inter
 		return x, nil
 	}
 	of := *x
-	of.judgement, of.known = x.judge(ctx, c, i, true), nil
-	if of.judgement.Effect == rule.Deny {
-		return nil, message.Denied(of.judgement.Decision)
+	of.policyJudgment, of.cachedAccess = x.evaluatePolicies(ctx, c, i, true), nil
+	if of.policyJudgment.Effect == rule.Deny {
+		return nil, message.DeniedByPolicy(of.policyJudgment.Decision)
 	}
-	if of.judgement.Effect == rule.Allow || of.judgement.mayAllow {
-		of.Granted = of.Granted.With(allowed(of.judgement, i))
+	if of.policyJudgment.Effect == rule.Allow || of.policyJudgment.mayAllow {
+		of.GrantedRights = of.GrantedRights.WithGrant(policyGrant(of.policyJudgment, i))
 	}
-	if of.judgement.mayDeny {
-		of.Granted = of.Granted.WithoutUnrestricted()
+	if of.policyJudgment.mayDeny {
+		of.GrantedRights = of.GrantedRights.WithoutUnrestricted()
 	}
 	return &of, nil
 }
@@ -95,23 +95,23 @@ func (x *Judge) PolicyEffect(ctx context.Context, res resource.Resource) rule.Ef
 	if x.MayDeny() && isExportFile(res) {
 		return rule.Deny
 	}
-	return x.judgement.ofResource(ctx, x.R, res).Effect
+	return x.policyJudgment.judgeResource(ctx, x.Request, res).Effect
 }
 
 // IsCovered reports whether one of the grants covers the resource, unless a policy decides.
 func (x *Judge) IsCovered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
-	return x.covered(ctx, res, grants, (*access.Rights).Covers)
+	return x.isCoveredBy(ctx, res, grants, (*access.Rights).Covers)
 }
 
-// verdictOf is a method that judges a resource by a grant.
-type verdictOf func(*access.Rights, access.Grant, resource.Resource) access.Verdict
+// verdictFunc is a method that judges a resource by a grant.
+type verdictFunc func(*access.Rights, access.Grant, resource.Resource) access.Verdict
 
-func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictOf) (bool, error) {
+func (x *Judge) isCoveredBy(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictFunc) (bool, error) {
 	if effect := x.PolicyEffect(ctx, res); effect != "" {
 		return effect == rule.Allow, nil
 	}
 	for _, g := range grants {
-		ok, err := x.CheckVerdict(ctx, g, by(x.Granted, g, res))
+		ok, err := x.CheckVerdict(ctx, g, by(x.GrantedRights, g, res))
 		if ok || err != nil {
 			return ok, err
 		}
@@ -125,8 +125,8 @@ func (x *Judge) CheckVerdict(ctx context.Context, g access.Grant, v access.Verdi
 		return false, nil
 	}
 	own := !v.RequiresPatientOwned
-	for _, needed := range v.Needed {
-		s, err := x.standing(ctx, g.Patient, needed)
+	for _, needed := range v.Dependencies {
+		s, err := x.resourceAccess(ctx, g.Patient, needed)
 		if err != nil || s.Permissions&v.RequiredPermissions == 0 {
 			return false, err
 		}
@@ -137,24 +137,24 @@ func (x *Judge) CheckVerdict(ctx context.Context, g access.Grant, v access.Verdi
 
 // IsInRecord reports whether a resource is in the record of a grant's patient, or in every record, even if no scope covers it.
 func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
-	s, err := x.standing(ctx, g.Patient, of)
+	s, err := x.resourceAccess(ctx, g.Patient, of)
 	return s.InRecord, err
 }
 
-// standing looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource are not
+// resourceAccess looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource are not
 // looked up.
-func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.ResourceAccess, error) {
-	key := standingKey{of, patient}
-	if s, found := x.promised[key]; found {
+func (x *Judge) resourceAccess(ctx context.Context, patient string, of interaction.Reference) (access.ResourceAccess, error) {
+	key := accessKey{of, patient}
+	if s, found := x.expectedAccess[key]; found {
 		return s, nil
 	}
-	if s, found := x.known[key]; found {
+	if s, found := x.cachedAccess[key]; found {
 		return s, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
 		return access.ResourceAccess{}, nil // no FHIR resource, or a dot segment
 	}
-	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
 		return access.ResourceAccess{}, err
 	}
@@ -162,78 +162,78 @@ func (x *Judge) standing(ctx context.Context, patient string, of interaction.Ref
 	if a.Status == http.StatusOK && a.IsJSON() {
 		res, err := x.Addresses.Parse(a.Body)
 		if err == nil && res.Type == of.Type && res.ID == of.ID && x.PolicyEffect(ctx, res) != rule.Deny {
-			s = x.Granted.AccessTo(res, patient)
+			s = x.GrantedRights.AccessTo(res, patient)
 		}
 	}
-	x.know(key, s)
+	x.storeAccess(key, s)
 	return s, nil
 }
 
-func (x *Judge) know(key standingKey, s access.ResourceAccess) {
-	if x.known == nil {
-		x.known = standings{}
+func (x *Judge) storeAccess(key accessKey, s access.ResourceAccess) {
+	if x.cachedAccess == nil {
+		x.cachedAccess = accessByKey{}
 	}
-	x.known[key] = s
+	x.cachedAccess[key] = s
 }
 
-// CacheStanding caches the standing of a resource that one of the grants covers, because included resources may depend on it.
-func (x *Judge) CacheStanding(res resource.Resource, grants []access.Grant) {
-	for _, patient := range boundTo(grants) {
-		if s := x.Granted.AccessTo(res, patient); s.InRecord {
-			x.know(standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}, s)
+// CacheAccess caches the standing of a resource that one of the grants covers, because included resources may depend on it.
+func (x *Judge) CacheAccess(res resource.Resource, grants []access.Grant) {
+	for _, patient := range boundPatients(grants) {
+		if s := x.GrantedRights.AccessTo(res, patient); s.InRecord {
+			x.storeAccess(accessKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}, s)
 		}
 	}
 }
 
-// IsOwn reports whether a resource belongs to a patient to whom the token's scopes are bound.
-func (x *Judge) IsOwn(res resource.Resource) bool {
-	return slices.ContainsFunc(boundTo(x.Granted.Grants), func(patient string) bool { return x.Granted.AccessTo(res, patient).BelongsToPatient })
+// BelongsToBoundPatient reports whether a resource belongs to a patient to whom the token's scopes are bound.
+func (x *Judge) BelongsToBoundPatient(res resource.Resource) bool {
+	return slices.ContainsFunc(boundPatients(x.GrantedRights.Grants), func(patient string) bool { return x.GrantedRights.AccessTo(res, patient).BelongsToPatient })
 }
 
 // ExpectWrite sets the standing of a resource that the transaction will write, whatever is stored. An uncertain write gives no
 // permissions.
-func (x *Judge) ExpectWrite(res resource.Resource, certain bool) {
-	if x.promised == nil {
-		x.promised = standings{}
+func (x *Judge) ExpectWrite(res resource.Resource, isCertain bool) {
+	if x.expectedAccess == nil {
+		x.expectedAccess = accessByKey{}
 	}
-	for _, patient := range append(boundTo(x.Granted.Grants), "") {
+	for _, patient := range append(boundPatients(x.GrantedRights.Grants), "") {
 		var s access.ResourceAccess
-		if certain {
-			s = x.Granted.AccessTo(res, patient)
+		if isCertain {
+			s = x.GrantedRights.AccessTo(res, patient)
 		}
-		x.promised[standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}] = s
+		x.expectedAccess[accessKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}] = s
 	}
 }
 
-// ClearStandings clears the cached standings, because the previous entry of a bundle may have changed the resources.
-func (x *Judge) ClearStandings() { x.known = nil }
+// ClearAccessCache clears the cached standings, because the previous entry of a bundle may have changed the resources.
+func (x *Judge) ClearAccessCache() { x.cachedAccess = nil }
 
 // ReadCovered returns the requested resource from a response if one of the grants covers reading it. A resource that does not
 // exist and a resource that is not covered get the same rejection after the same number of requests, so that clients cannot
 // distinguish them.
 func (x *Judge) ReadCovered(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
-	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
+	return x.readJudged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
 // ReadForUpdate is like ReadCovered, but for a resource that is to be changed.
 func (x *Judge) ReadForUpdate(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
-	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
+	return x.readJudged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
 
-func (x *Judge) judged(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictOf) (resource.Resource, error) {
-	asked := x.Server.RequestCount()
-	res, err := x.resource(ctx, of, grants, a, by)
+func (x *Judge) readJudged(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictFunc) (resource.Resource, error) {
+	requestsBefore := x.Server.RequestCount()
+	res, err := x.readCoveredBy(ctx, of, grants, a, by)
 	if err != nil {
-		err = x.PadRejection(ctx, of.Type, grants, asked, err)
+		err = x.PadRejection(ctx, of.Type, grants, requestsBefore, err)
 	}
 	return res, err
 }
 
-func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictOf) (resource.Resource, error) {
+func (x *Judge) readCoveredBy(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictFunc) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
 		// A status that depends on the resource, such as 410, would reveal that it exists or existed.
 		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
-			return resource.Resource{}, message.Failed(a)
+			return resource.Resource{}, message.ServerFailure(a)
 		}
 		return resource.Resource{}, message.NotFound()
 	}
@@ -244,7 +244,7 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	if err != nil {
 		return res, err
 	}
-	ok, err := x.covered(ctx, res, grants, by)
+	ok, err := x.isCoveredBy(ctx, res, grants, by)
 	if err == nil && (!ok || res.Type != of.Type || res.ID != of.ID) {
 		err = message.NotFound()
 	}
@@ -253,23 +253,23 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 
 // PadRejection pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
 // another, so that timing does not reveal existence. asked is the number of requests before the resource was judged.
-func (x *Judge) PadRejection(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
-	if !errors.Is(refusal, message.ErrOutside) || !x.Granted.Shared.Depends(resourceType) {
-		return refusal
+func (x *Judge) PadRejection(ctx context.Context, resourceType string, grants []access.Grant, requestsBefore int, rejection error) error {
+	if !errors.Is(rejection, message.ErrNotCovered) || !x.GrantedRights.TypeRules.MayNeedLookups(resourceType) {
+		return rejection
 	}
-	for _, patient := range boundTo(grants) {
-		if asked++; x.Server.RequestCount() >= asked {
+	for _, patient := range boundPatients(grants) {
+		if requestsBefore++; x.Server.RequestCount() >= requestsBefore {
 			continue
 		}
-		if _, err := x.Server.Do(ctx, message.Get("Patient/"+patient, "")); err != nil {
+		if _, err := x.Server.Do(ctx, message.NewGet("Patient/"+patient, "")); err != nil {
 			return err
 		}
 	}
-	return refusal
+	return rejection
 }
 
-// boundTo returns the patients to whom grants are bound, without duplicates.
-func boundTo(grants []access.Grant) []string {
+// boundPatients returns the patients to whom grants are bound, without duplicates.
+func boundPatients(grants []access.Grant) []string {
 	var all []string
 	for _, g := range grants {
 		if g.Patient != "" && !slices.Contains(all, g.Patient) {
@@ -279,44 +279,44 @@ func boundTo(grants []access.Grant) []string {
 	return all
 }
 
-// judgement is the judgement of all policies about one call. With the zero value, the scopes decide.
-type judgement struct {
+// policyJudgment is the judgement of all policies about one call. With the zero value, the scopes decide.
+type policyJudgment struct {
 	rule.Decision // about the whole call
 
-	mayDeny, mayAllow bool // some policy may deny or allow resources
-	open              []openPolicy
+	mayDeny, mayAllow   bool // some policy may deny or allow resources
+	conditionalPolicies []conditionalPolicy
 }
 
-// openPolicy is a policy that depends on resources.
-type openPolicy struct {
+// conditionalPolicy is a policy that depends on resources.
+type conditionalPolicy struct {
 	policy    rule.Policy
 	resources rule.Resources
 }
 
-// judge judges a call by all policies. Metadata is public, and requested without a token.
-func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interaction, reporting bool) (j judgement) {
+// evaluatePolicies judges a call by all policies. Metadata is public, and requested without a token.
+func (x *Judge) evaluatePolicies(ctx context.Context, c message.Call, i interaction.Interaction, reportErrors bool) (j policyJudgment) {
 	if i.Kind == interaction.Capabilities {
 		return j
 	}
-	r := rule.Request{Client: x.R, Token: x.Token, Method: c.Method, Interaction: i}
+	r := rule.Request{ClientRequest: x.Request, Token: x.Token, Method: c.Method, Interaction: i}
 	for _, p := range x.Policies {
 		by := p.Evaluate(ctx, r)
-		if by.Err != nil && reporting {
-			p.Failed(x.R, by.Err)
+		if by.Err != nil && reportErrors {
+			p.ReportFailure(x.Request, by.Err)
 		}
-		if j.Decision = combine(j.Decision, by.Decision); j.Effect == rule.Deny {
-			return judgement{Decision: j.Decision}
+		if j.Decision = combineDecisions(j.Decision, by.Decision); j.Effect == rule.Deny {
+			return policyJudgment{Decision: j.Decision}
 		}
 		if by.Resources != nil && (by.Resources.MayDeny() || by.Resources.MayAllow()) {
-			j.open = append(j.open, openPolicy{p, by.Resources})
+			j.conditionalPolicies = append(j.conditionalPolicies, conditionalPolicy{p, by.Resources})
 			j.mayDeny, j.mayAllow = j.mayDeny || by.Resources.MayDeny(), j.mayAllow || by.Resources.MayAllow()
 		}
 	}
 	return j
 }
 
-// combine combines the decisions of two policies: a denial wins, then the first allowance.
-func combine(d, next rule.Decision) rule.Decision {
+// combineDecisions combines the decisions of two policies: a denial wins, then the first allowance.
+func combineDecisions(d, next rule.Decision) rule.Decision {
 	switch {
 	case next.Effect != "" && next.Effect != rule.Allow:
 		next.Effect = rule.Deny
@@ -327,30 +327,30 @@ func combine(d, next rule.Decision) rule.Decision {
 	return d
 }
 
-// ofResource judges a resource by the policies that depend on it.
-func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
-	for _, o := range j.open {
+// judgeResource judges a resource by the policies that depend on it.
+func (j policyJudgment) judgeResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
+	for _, o := range j.conditionalPolicies {
 		by := o.resources.Evaluate(ctx, res)
 		if by.Err != nil {
-			o.policy.Failed(r, by.Err)
+			o.policy.ReportFailure(r, by.Err)
 		}
-		if d = combine(d, by); d.Effect == rule.Deny {
+		if d = combineDecisions(d, by); d.Effect == rule.Deny {
 			return d
 		}
 	}
 	return d
 }
 
-func (j judgement) deniesType(ctx context.Context, resourceType string) bool {
-	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DeniesType(ctx, resourceType) })
+func (j policyJudgment) deniesType(ctx context.Context, resourceType string) bool {
+	return slices.ContainsFunc(j.conditionalPolicies, func(o conditionalPolicy) bool { return o.resources.DeniesType(ctx, resourceType) })
 }
 
-func (j judgement) looksAt(element string) bool {
-	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DependsOn(element) })
+func (j policyJudgment) dependsOn(element string) bool {
+	return slices.ContainsFunc(j.conditionalPolicies, func(o conditionalPolicy) bool { return o.resources.DependsOn(element) })
 }
 
-// maxDeletions is the number of versions that are searched for the last version before a deletion.
-const maxDeletions = 10
+// maxDeletedVersions is the number of versions that are searched for the last version before a deletion.
+const maxDeletedVersions = 10
 
 // CheckCurrent rejects a request for older versions of a resource if a policy denies its current version, because a label that
 // is added later protects all versions. For a deleted resource, the last version before the deletion counts. The rejection is
@@ -359,15 +359,15 @@ func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) erro
 	if !x.MayDeny() {
 		return nil
 	}
-	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
 		return err
 	}
 	if a.Status == http.StatusGone {
-		return x.checkLast(ctx, of)
+		return x.checkDeleted(ctx, of)
 	}
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
-		return message.Failed(a)
+		return message.ServerFailure(a)
 	}
 	if a.Status != http.StatusOK {
 		return message.NotFound()
@@ -375,13 +375,13 @@ func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) erro
 	return x.checkVersion(ctx, of, a.Body)
 }
 
-// checkLast is like [Judge.CheckCurrent], but for a deleted resource.
-func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
-	a, err := x.Server.Do(ctx, message.Get(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletions)))
+// checkDeleted is like [Judge.CheckCurrent], but for a deleted resource.
+func (x *Judge) checkDeleted(ctx context.Context, of interaction.Reference) error {
+	a, err := x.Server.Do(ctx, message.NewGet(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletedVersions)))
 	if err != nil {
 		return err
 	}
-	b, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms)
+	b, err := x.Addresses.ParseSearchResponse(a, false, nil, message.Call{}.SentTerms)
 	if err != nil {
 		return err
 	}
@@ -411,10 +411,10 @@ func isExportFile(res resource.Resource) bool {
 	return strings.Contains(strings.ToLower(resource.Text(contentType)), "ndjson")
 }
 
-// allowed returns the grant for an interaction that policies allow: over the whole type, or depending on their decision about
+// policyGrant returns the grant for an interaction that policies allow: over the whole type, or depending on their decision about
 // each resource. An operation may involve any type. A bundle needs no grant, because its entries are judged.
-func allowed(j judgement, i interaction.Interaction) access.Grant {
-	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
+func policyGrant(j policyJudgment, i interaction.Interaction) access.Grant {
+	g := access.Grant{Type: i.Type, Permission: i.Permission(), DependsOnPolicy: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
 	if i.Kind == interaction.Operation {
 		g.Type, g.Permission = smart.AnyType, smart.Create|smart.Read|smart.Update|smart.Delete|smart.Search
 	}
@@ -427,41 +427,41 @@ func allowed(j judgement, i interaction.Interaction) access.Grant {
 // maxReferrers is the maximum number of DocumentReferences that name a Binary. With more, the Binary is withheld.
 const maxReferrers = 20
 
-// Readable is [Judge.ReadCovered] for the current version of a resource. A Binary with a securityContext is judged by it. Any
+// ReadCurrent is [Judge.ReadCovered] for the current version of a resource. A Binary with a securityContext is judged by it. Any
 // other Binary, such as those of HAPI, is readable if a DocumentReference that the token's scopes cover names it as an
 // attachment, and no DocumentReference of another patient does.
 //
 // The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
 // its existence.
-func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
+func (x *Judge) ReadCurrent(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	res, err := x.ReadCovered(ctx, of, grants, a)
-	patients := boundTo(grants)
-	if of.Type != "Binary" || !message.IsOutside(err) || !x.Granted.Shared.IsSecured(of.Type) || len(patients) == 0 {
+	patients := boundPatients(grants)
+	if of.Type != "Binary" || !message.IsNotCovered(err) || !x.GrantedRights.TypeRules.UsesSecurityContext(of.Type) || len(patients) == 0 {
 		return res, err
 	}
-	addresses := x.addressesOf(of, a)
-	referrers, failure := x.referrers(ctx, addresses)
-	if failure != nil {
-		return res, failure
+	addresses := x.attachmentURLs(of, a)
+	referrers, lookupErr := x.referrers(ctx, addresses)
+	if lookupErr != nil {
+		return res, lookupErr
 	}
 	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.PolicyEffect(ctx, res) == rule.Deny {
 		return res, err
 	}
 	for _, patient := range patients {
-		if !x.Granted.MayBeReferred(res, patient) {
+		if !x.GrantedRights.MayBeAttachment(res, patient) {
 			continue
 		}
-		ok, failure := x.isReferred(ctx, patient, addresses, referrers)
-		if ok || failure != nil {
-			return res, failure
+		ok, lookupErr := x.isAttachment(ctx, patient, addresses, referrers)
+		if ok || lookupErr != nil {
+			return res, lookupErr
 		}
 	}
 	return res, err
 }
 
-// addressesOf returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients and of
+// attachmentURLs returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients and of
 // the FHIR server.
-func (x *Judge) addressesOf(of interaction.Reference, a *message.Response) []string {
+func (x *Judge) attachmentURLs(of interaction.Reference, a *message.Response) []string {
 	all := []string{of.String(), "/" + of.String(), x.Addresses.URL(of.String(), "")}
 	own := message.WithoutVersion(a.Header.Get("Content-Location"))
 	if strings.HasSuffix(own, "/"+of.String()) {
@@ -473,7 +473,7 @@ func (x *Judge) addressesOf(of interaction.Reference, a *message.Response) []str
 
 // referrers returns the DocumentReferences of all patients with one of the addresses as their location.
 func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
-	c := message.Get("DocumentReference", smart.EncodeParameters([]smart.Parameter{
+	c := message.NewGet("DocumentReference", smart.EncodeParameters([]smart.Parameter{
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},
 	}))
 	c.Header = http.Header{"Cache-Control": {"no-cache"}} // HAPI caches search results for a minute
@@ -484,68 +484,68 @@ func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bun
 	if a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
 		return &message.Bundle{}, nil // the FHIR server does not support the search
 	}
-	return x.Addresses.BundleOf(a, true, nil, message.Call{}.SentTerms)
+	return x.Addresses.ParseSearchResponse(a, true, nil, message.Call{}.SentTerms)
 }
 
-// isReferred reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
+// isAttachment reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
 // DocumentReference of another patient does.
-func (x *Judge) isReferred(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
-	if referrers.Links.To("next") != "" || len(referrers.Entries) > maxReferrers {
+func (x *Judge) isAttachment(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
+	if referrers.Links.Find("next") != "" || len(referrers.Entries) > maxReferrers {
 		return false, nil
 	}
-	grants := slices.DeleteFunc(x.Granted.For("DocumentReference", smart.Read), func(g access.Grant) bool { return !g.IsFor(patient) })
+	grants := slices.DeleteFunc(x.GrantedRights.GrantsFor("DocumentReference", smart.Read), func(g access.Grant) bool { return !g.AppliesToPatient(patient) })
 	found := false
 	for _, e := range referrers.Entries {
-		if e.Parsed.Type != "DocumentReference" || !slices.ContainsFunc(access.Attachments(e.Parsed), func(url string) bool { return slices.Contains(addresses, url) }) {
+		if e.ParsedResource.Type != "DocumentReference" || !slices.ContainsFunc(access.AttachmentURLs(e.ParsedResource), func(url string) bool { return slices.Contains(addresses, url) }) {
 			continue
 		}
-		if !access.NamesOnly(e.Parsed, patient) {
+		if !access.NamesOnlyPatient(e.ParsedResource, patient) {
 			return false, nil
 		}
 		if found {
 			continue
 		}
 		var err error
-		if found, err = x.IsCovered(ctx, e.Parsed, grants); err != nil {
+		if found, err = x.IsCovered(ctx, e.ParsedResource, grants); err != nil {
 			return false, err
 		}
 	}
 	return found, nil
 }
 
-// LooksAtData reports whether policies may look at the data of a Binary.
-func (x *Judge) LooksAtData() bool { return x.judgement.looksAt("data") }
+// DependsOnBinaryData reports whether policies may look at the data of a Binary.
+func (x *Judge) DependsOnBinaryData() bool { return x.policyJudgment.dependsOn("data") }
 
 // BinaryCall returns the call for the part of a Binary that is needed to judge it: without its data, which may be long, unless
 // policies look at the data.
 func (x *Judge) BinaryCall(path string) message.Call {
-	if x.LooksAtData() {
-		return message.Get(path, "")
+	if x.DependsOnBinaryData() {
+		return message.NewGet(path, "")
 	}
-	return message.BinaryMetadata(path)
+	return message.GetBinaryMetadata(path)
 }
 
 // MayAttach reports whether a resource in a patient's record may name a Binary as an attachment: the client may read the
-// Binary, or the transaction writes it. Otherwise the attachment would make the Binary readable, see [Judge.Readable].
+// Binary, or the transaction writes it. Otherwise the attachment would make the Binary readable, see [Judge.ReadCurrent].
 func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error) {
-	if s, found := x.promised[standingKey{of, patient}]; found && s.Permissions != 0 {
+	if s, found := x.expectedAccess[accessKey{of, patient}]; found && s.Permissions != 0 {
 		return true, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
 		return false, nil
 	}
-	grants := slices.DeleteFunc(slices.Clone(x.Granted.Grants), func(g access.Grant) bool {
-		return !g.IsFor(patient) || g.Type != smart.AnyType && g.Type != of.Type
+	grants := slices.DeleteFunc(slices.Clone(x.GrantedRights.Grants), func(g access.Grant) bool {
+		return !g.AppliesToPatient(patient) || g.Type != smart.AnyType && g.Type != of.Type
 	})
 	a, err := x.Server.Do(ctx, x.BinaryCall(of.String()))
 	if err != nil {
 		return false, err
 	}
-	if _, err = x.judged(ctx, of, grants, a, (*access.Rights).CoversStored); err == nil || !message.IsOutside(err) {
+	if _, err = x.readJudged(ctx, of, grants, a, (*access.Rights).CoversStored); err == nil || !message.IsNotCovered(err) {
 		return err == nil, err
 	}
-	_, err = x.Readable(ctx, of, slices.DeleteFunc(x.Granted.For(of.Type, smart.Read), func(g access.Grant) bool { return !g.IsFor(patient) }), a)
-	if message.IsOutside(err) {
+	_, err = x.ReadCurrent(ctx, of, slices.DeleteFunc(x.GrantedRights.GrantsFor(of.Type, smart.Read), func(g access.Grant) bool { return !g.AppliesToPatient(patient) }), a)
+	if message.IsNotCovered(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -16,19 +16,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// answers are the responses of a FHIR server by path. Other paths get 404.
-type answers map[string]*message.Response
+// pathResponses are the responses of a FHIR server by path. Other paths get 404.
+type pathResponses map[string]*message.Response
 
-func (s answers) Do(_ context.Context, c message.Call) (*message.Response, error) {
+func (s pathResponses) Do(_ context.Context, c message.Call) (*message.Response, error) {
 	if a := s[c.Path]; a != nil {
 		return a, nil
 	}
 	return message.NewResponse(http.StatusNotFound, nil), nil
 }
 
-func (answers) RequestCount() int { return 0 }
+func (pathResponses) RequestCount() int { return 0 }
 
-func found(text string) *message.Response { return message.NewResponse(http.StatusOK, []byte(text)) }
+func responseWithBody(text string) *message.Response {
+	return message.NewResponse(http.StatusOK, []byte(text))
+}
 
 // vipPolicy denies resources labelled as VIP.
 type vipPolicy struct{ vipResources }
@@ -37,7 +39,7 @@ func (p vipPolicy) Evaluate(context.Context, rule.Request) rule.Evaluation {
 	return rule.Evaluation{Resources: p.vipResources}
 }
 
-func (vipPolicy) Failed(*http.Request, error) {}
+func (vipPolicy) ReportFailure(*http.Request, error) {}
 
 type vipResources struct{}
 
@@ -67,7 +69,7 @@ func (p fixedPolicy) Evaluate(context.Context, rule.Request) rule.Evaluation {
 	return rule.Evaluation{Decision: p.Decision}
 }
 
-func (p fixedPolicy) Failed(_ *http.Request, err error) {
+func (p fixedPolicy) ReportFailure(_ *http.Request, err error) {
 	*p.failures = append(*p.failures, p.Rule+": "+err.Error())
 }
 
@@ -108,19 +110,19 @@ func TestPoliciesCombine(t *testing.T) {
 			var failures []string
 			tt.first.Rule, tt.second.Rule = "first", "second"
 			x := Judge{
-				R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: new(access.Rights),
+				Request: httptest.NewRequest(http.MethodGet, "/", nil), GrantedRights: new(access.Rights),
 				Policies: []rule.Policy{fixedPolicy{tt.first, ofResources, &failures}, fixedPolicy{tt.second, ofResources, &failures}},
 			}
-			c := message.Get("Patient/1", "")
+			c := message.NewGet("Patient/1", "")
 			i, err := c.Interaction()
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got rule.Effect
 			switch of, err := x.ForCall(t.Context(), c, i); {
-			case errors.Is(err, message.ErrRule):
+			case errors.Is(err, message.ErrDeniedByPolicy):
 				got = rule.Deny
-			case !ofResources && len(of.Granted.Grants) == 1:
+			case !ofResources && len(of.GrantedRights.Grants) == 1:
 				got = rule.Allow
 			default:
 				got = of.PolicyEffect(t.Context(), resource.Resource{})
@@ -138,8 +140,8 @@ func TestPoliciesOfResources(t *testing.T) {
 	j := (&Judge{Policies: []rule.Policy{
 		fixedPolicy{Decision: rule.Decision{Effect: rule.Allow, Rule: "data"}, ofResources: true},
 		fixedPolicy{Decision: rule.Decision{Effect: rule.Deny, Rule: "meta"}, ofResources: true},
-	}}).judge(t.Context(), message.Get("Patient/1", ""), interaction.Interaction{Kind: interaction.Read}, true)
-	if !j.mayAllow || !j.mayDeny || !j.looksAt("data") || !j.looksAt("meta") || j.looksAt("id") || !j.deniesType(t.Context(), "Patient") {
+	}}).evaluatePolicies(t.Context(), message.NewGet("Patient/1", ""), interaction.Interaction{Kind: interaction.Read}, true)
+	if !j.mayAllow || !j.mayDeny || !j.dependsOn("data") || !j.dependsOn("meta") || j.dependsOn("id") || !j.deniesType(t.Context(), "Patient") {
 		t.Errorf("%+v", j)
 	}
 }
@@ -150,35 +152,35 @@ func TestCheckCurrent(t *testing.T) {
 	t.Parallel()
 	const plain, star = `{"resourceType":"Patient","id":"1"}`, `{"resourceType":"Patient","id":"1","meta":{"security":[{"code":"VIP"}]}}`
 	history := func(entries string) *message.Response {
-		return found(`{"resourceType":"Bundle","type":"history","entry":[` + entries + `]}`)
+		return responseWithBody(`{"resourceType":"Bundle","type":"history","entry":[` + entries + `]}`)
 	}
 	gone := message.NewResponse(http.StatusGone, nil)
 	deletion := `{"request":{"method":"DELETE","url":"Patient/1"},"response":{"status":"204"}}`
 	for name, tt := range map[string]struct {
-		server answers
+		server pathResponses
 		shown  bool
 	}{
-		"the current version":             {answers{"Patient/1": found(plain)}, true},
-		"a denied one":                    {answers{"Patient/1": found(star)}, false},
-		"another resource":                {answers{"Patient/1": found(`{"resourceType":"Patient","id":"2"}`)}, false},
-		"another type":                    {answers{"Patient/1": found(`{"resourceType":"Person","id":"1"}`)}, false},
-		"no resource":                     {answers{"Patient/1": found(`[]`)}, false},
-		"not found":                       {answers{}, false},
-		"a refusal":                       {answers{"Patient/1": message.NewResponse(http.StatusForbidden, nil)}, false},
-		"a failure":                       {answers{"Patient/1": message.NewResponse(http.StatusInternalServerError, nil)}, false},
-		"deleted":                         {answers{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + plain + `}`)}, true},
-		"denied, then deleted":            {answers{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + star + `},{"resource":` + plain + `}`)}, false},
-		"deleted, without versions":       {answers{"Patient/1": gone, "Patient/1/_history": history(deletion)}, false},
-		"deleted, with another's":         {answers{"Patient/1": gone, "Patient/1/_history": history(`{"resource":{"resourceType":"Patient","id":"2"}}`)}, false},
-		"deleted, and no history is told": {answers{"Patient/1": gone}, false},
+		"the current version":             {pathResponses{"Patient/1": responseWithBody(plain)}, true},
+		"a denied one":                    {pathResponses{"Patient/1": responseWithBody(star)}, false},
+		"another resource":                {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Patient","id":"2"}`)}, false},
+		"another type":                    {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Person","id":"1"}`)}, false},
+		"no resource":                     {pathResponses{"Patient/1": responseWithBody(`[]`)}, false},
+		"not found":                       {pathResponses{}, false},
+		"a refusal":                       {pathResponses{"Patient/1": message.NewResponse(http.StatusForbidden, nil)}, false},
+		"a failure":                       {pathResponses{"Patient/1": message.NewResponse(http.StatusInternalServerError, nil)}, false},
+		"deleted":                         {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + plain + `}`)}, true},
+		"denied, then deleted":            {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + star + `},{"resource":` + plain + `}`)}, false},
+		"deleted, without versions":       {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion)}, false},
+		"deleted, with another's":         {pathResponses{"Patient/1": gone, "Patient/1/_history": history(`{"resource":{"resourceType":"Patient","id":"2"}}`)}, false},
+		"deleted, and no history is told": {pathResponses{"Patient/1": gone}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := Judge{
-				Server: tt.server, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: new(access.Rights),
+				Server: tt.server, Request: httptest.NewRequest(http.MethodGet, "/", nil), GrantedRights: new(access.Rights),
 				Policies: []rule.Policy{vipPolicy{}},
 			}
-			c := message.Get("Patient/1/_history/1", "")
+			c := message.NewGet("Patient/1/_history/1", "")
 			i, err := c.Interaction()
 			if err != nil {
 				t.Fatal(err)
@@ -195,15 +197,15 @@ func TestCheckCurrent(t *testing.T) {
 }
 
 // At least one target of a Provenance must belong to the patient, because shared targets do not identify its patient.
-func TestProvenanceOfOwn(t *testing.T) {
+func TestProvenanceOfPatient(t *testing.T) {
 	t.Parallel()
-	server := answers{
-		"Device/own":      found(`{"resourceType":"Device","id":"own","patient":{"reference":"Patient/p"}}`),
-		"Device/nobodys":  found(`{"resourceType":"Device","id":"nobodys"}`),
-		"Device/anothers": found(`{"resourceType":"Device","id":"anothers","patient":{"reference":"Patient/q"}}`),
-		"Organization/o":  found(`{"resourceType":"Organization","id":"o"}`),
+	server := pathResponses{
+		"Device/own":      responseWithBody(`{"resourceType":"Device","id":"own","patient":{"reference":"Patient/p"}}`),
+		"Device/nobodys":  responseWithBody(`{"resourceType":"Device","id":"nobodys"}`),
+		"Device/anothers": responseWithBody(`{"resourceType":"Device","id":"anothers","patient":{"reference":"Patient/q"}}`),
+		"Organization/o":  responseWithBody(`{"resourceType":"Organization","id":"o"}`),
 	}
-	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewShared(nil))
+	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewTypeRules(nil))
 	for _, tt := range []struct {
 		targets []string
 		want    bool
@@ -222,7 +224,7 @@ func TestProvenanceOfOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := Judge{Server: server, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: rights}
+		x := Judge{Server: server, Request: httptest.NewRequest(http.MethodGet, "/", nil), GrantedRights: rights}
 		if got, err := x.IsCovered(t.Context(), res, rights.Grants); err != nil || got != tt.want {
 			t.Errorf("of %s: %v, %v", tt.targets, got, err)
 		}
@@ -232,14 +234,14 @@ func TestProvenanceOfOwn(t *testing.T) {
 // Only DocumentReferences that name a Binary as an attachment open it, regardless of other matches of the FHIR server's search.
 func TestReferrerNamesBinary(t *testing.T) {
 	t.Parallel()
-	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewShared(nil))
+	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewTypeRules(nil))
 	document := func(patient, url string) message.Entry {
 		res, err := resource.Parse([]byte(`{"resourceType":"DocumentReference","id":"d","status":"current","subject":{"reference":"Patient/` + patient +
 			`"},"description":"Binary/b","content":[{"attachment":{"url":"` + url + `"}}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return message.Entry{Parsed: res}
+		return message.Entry{ParsedResource: res}
 	}
 	for name, tt := range map[string]struct {
 		entries []message.Entry
@@ -253,8 +255,8 @@ func TestReferrerNamesBinary(t *testing.T) {
 		"of another, that names another": {[]message.Entry{document("p", "Binary/b"), document("q", "Binary/c")}, true},
 		"none":                           {nil, false},
 	} {
-		x := Judge{Server: answers{}, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: rights}
-		if got, err := x.isReferred(t.Context(), "p", []string{"Binary/b"}, &message.Bundle{Entries: tt.entries}); err != nil || got != tt.want {
+		x := Judge{Server: pathResponses{}, Request: httptest.NewRequest(http.MethodGet, "/", nil), GrantedRights: rights}
+		if got, err := x.isAttachment(t.Context(), "p", []string{"Binary/b"}, &message.Bundle{Entries: tt.entries}); err != nil || got != tt.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -271,7 +273,7 @@ func TestAddressesOfBinary(t *testing.T) {
 	} {
 		a := message.NewResponse(http.StatusOK, nil)
 		a.Header.Set("Content-Location", own)
-		all := x.addressesOf(interaction.Reference{Type: "Binary", ID: "b"}, a)
+		all := x.attachmentURLs(interaction.Reference{Type: "Binary", ID: "b"}, a)
 		if got := slices.Contains(all, message.WithoutVersion(own)); got != want || len(all) < 3 {
 			t.Errorf("%q: %q", own, all)
 		}

@@ -32,13 +32,13 @@ func NewResponse(status int, body []byte) *Response {
 	return &Response{Status: status, Header: http.Header{"Content-Type": {TypeJSON + "; charset=utf-8"}}, Body: body}
 }
 
-// With returns the response with another body.
-func (a *Response) With(body []byte) *Response {
+// WithBody returns the response with another body.
+func (a *Response) WithBody(body []byte) *Response {
 	return &Response{Status: a.Status, Header: a.Header, Body: body}
 }
 
-// Succeeded reports whether the status is 2xx.
-func (a *Response) Succeeded() bool { return a.Status/100 == 2 }
+// IsSuccess reports whether the status is 2xx.
+func (a *Response) IsSuccess() bool { return a.Status/100 == 2 }
 
 // Format is a format of FHIR resources.
 type Format byte
@@ -50,8 +50,8 @@ const (
 	XML
 )
 
-// FormatOfMedia returns the format of a Content-Type; NoFormat unless it is JSON or XML.
-func FormatOfMedia(contentType string) Format {
+// FormatOfMediaType returns the format of a Content-Type; NoFormat unless it is JSON or XML.
+func FormatOfMediaType(contentType string) Format {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch media = strings.ToLower(strings.TrimSpace(media)); {
 	case media == TypeJSON, media == "application/json", media == "text/json", media == "application/json+fhir", strings.HasSuffix(media, "+json"):
@@ -63,7 +63,7 @@ func FormatOfMedia(contentType string) Format {
 }
 
 // IsJSON reports whether the Content-Type is FHIR JSON.
-func (a *Response) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
+func (a *Response) IsJSON() bool { return FormatOfMediaType(a.Header.Get("Content-Type")) == JSON }
 
 // droppedHeaders describe the connection, or the original body of a response, which may change.
 var droppedHeaders = []string{
@@ -155,10 +155,10 @@ type ResponseBuffer struct {
 	// Response is the buffered response, valid until release.
 	Response Response
 
-	body    *bytes.Buffer
-	admit   func(bytes int) error
-	refused error // by admit
-	done    bool
+	body     *bytes.Buffer
+	admit    func(bytes int) error
+	admitErr error // by admit
+	isDone   bool
 }
 
 // BufferResponse calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
@@ -166,14 +166,14 @@ type ResponseBuffer struct {
 func BufferResponse(next NextHandler, r *http.Request, admit func(bytes int) error) (h *ResponseBuffer, err error) {
 	h = &ResponseBuffer{Response: Response{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
 	defer func() {
-		if RepanicUnlessAborted(recover(), h.refused); h.refused != nil {
-			err = h.refused
+		if RepanicUnlessAborted(recover(), h.admitErr); h.admitErr != nil {
+			err = h.admitErr
 		}
 	}()
 	err = next.ServeHTTP(h, r)
-	h.done, h.Response.Body = true, h.body.Bytes()
+	h.isDone, h.Response.Body = true, h.body.Bytes()
 	if err == nil && h.Response.Status == 0 {
-		err = NewWithheldError(ErrNoAnswer)
+		err = NewWithheldError(ErrNoResponse)
 	}
 	return h, err
 }
@@ -186,8 +186,8 @@ const maxBuffer = 1 << 20
 
 // Release returns the buffer to the pool, unless the next handler may still write to it after a panic.
 func (h *ResponseBuffer) Release() {
-	if h != nil && h.done {
-		h.done = false
+	if h != nil && h.isDone {
+		h.isDone = false
 		ReleaseBuffer(h.body)
 	}
 }
@@ -195,10 +195,10 @@ func (h *ResponseBuffer) Release() {
 // Detach returns the buffer for a response that is not sent yet; the caller must give it back. Nil if the next handler may still
 // write to it.
 func (h *ResponseBuffer) Detach() *bytes.Buffer {
-	if !h.done {
+	if !h.isDone {
 		return nil
 	}
-	h.done = false
+	h.isDone = false
 	return h.body
 }
 
@@ -223,26 +223,26 @@ func (h *ResponseBuffer) WriteHeader(status int) {
 // Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
 func (h *ResponseBuffer) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
-	if h.refused == nil {
-		h.refused = h.admit(len(p))
+	if h.admitErr == nil {
+		h.admitErr = h.admit(len(p))
 	}
-	if h.refused != nil {
-		return 0, h.refused
+	if h.admitErr != nil {
+		return 0, h.admitErr
 	}
 	return h.body.Write(p)
 }
 
 // Causes for withholding a response of the FHIR server.
 var (
-	// ErrWithheld: the response cannot be judged.
-	ErrWithheld = errors.New("answer cannot be judged")
-	ErrTooLong  = errors.New("the FHIR server's response is too large to check")
-	ErrNoAnswer = errors.New("the next handler wrote no response")
+	// ErrResponseWithheld: the response cannot be judged.
+	ErrResponseWithheld = errors.New("answer cannot be judged")
+	ErrResponseTooLong  = errors.New("the FHIR server's response is too large to check")
+	ErrNoResponse       = errors.New("the next handler wrote no response")
 )
 
 // RepanicUnlessAborted repeats a panic, unless a proxy aborted because the gateway refused to read more of its response.
-func RepanicUnlessAborted(cause any, refused error) {
-	if aborted, _ := cause.(error); cause != nil && (refused == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
+func RepanicUnlessAborted(cause any, rejection error) {
+	if aborted, _ := cause.(error); cause != nil && (rejection == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
 		panic(cause)
 	}
 }
@@ -257,14 +257,14 @@ type NextHandler interface {
 func NewWithheldError(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
-		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
+		Err: fmt.Errorf("%w: %w", ErrResponseWithheld, err),
 	}
 }
 
-// NotRewritten rejects a response with links or addresses that cannot be rewritten. A *guard.Error is returned unchanged.
-func NotRewritten(err error) error {
-	if refusal, ok := errors.AsType[*guard.Error](err); ok {
-		return refusal
+// NewRewriteError rejects a response with links or addresses that cannot be rewritten. A *guard.Error is returned unchanged.
+func NewRewriteError(err error) error {
+	if rejection, ok := errors.AsType[*guard.Error](err); ok {
+		return rejection
 	}
 	return &guard.Error{
 		Status: http.StatusBadGateway, Err: err,
@@ -272,12 +272,12 @@ func NotRewritten(err error) error {
 	}
 }
 
-// TooLong rejects a response of the FHIR server that is larger than the limit in bytes.
-func TooLong(limit int64) *guard.Error {
+// NewTooLongError rejects a response of the FHIR server that is larger than the limit in bytes.
+func NewTooLongError(limit int64) *guard.Error {
 	return &guard.Error{
 		Status:      http.StatusBadGateway,
 		Description: fmt.Sprintf("The FHIR server's response is larger than %d bytes, the limit for responses that are checked: request less at once with _count or _elements.", limit),
-		Err:         fmt.Errorf("%w: %w: more than %d bytes; max_memory of fhir_bearer raises the limit", ErrWithheld, ErrTooLong, limit),
+		Err:         fmt.Errorf("%w: %w: more than %d bytes; max_memory of fhir_bearer raises the limit", ErrResponseWithheld, ErrResponseTooLong, limit),
 	}
 }
 

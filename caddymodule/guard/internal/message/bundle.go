@@ -18,7 +18,7 @@ import (
 // Bundle is a Bundle with resources that stay text.
 type Bundle struct {
 	ResourceType string  // Bundle, or another type if the resource is not a Bundle
-	Kind         string  // Bundle.type
+	Type         string  // Bundle.type
 	Total        int     // -1 if unknown
 	Links        Links   // Bundle.link
 	Entries      []Entry // Bundle.entry
@@ -26,37 +26,37 @@ type Bundle struct {
 
 // Entry is a Bundle.entry.
 type Entry struct {
-	FullURL  string             // fullUrl
-	Resource []byte             // resource as text
-	Parsed   resource.Resource  // if it was parsed to be judged
-	Ranks    []searchparam.Rank // by the keys of _sort, once computed
-	Mode     string             // search.mode
-	Search   []byte             // search as text
-	Request  []byte             // request as text
-	Response []byte             // response as text
+	FullURL        string             // fullUrl
+	Resource       []byte             // resource as text
+	ParsedResource resource.Resource  // if it was parsed to be judged
+	Ranks          []searchparam.Rank // by the keys of _sort, once computed
+	Mode           string             // search.mode
+	Search         []byte             // search as text
+	Request        []byte             // request as text
+	Response       []byte             // response as text
 }
 
 // ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. With an error, the
 // result may contain the type of another resource.
 func ParseBundle(text []byte) (*Bundle, error) {
-	r := bundleReader{b: &Bundle{Total: -1}, c: rawjson.NewCursor(text).AllowDuplicates()}
+	r := bundleReader{bundle: &Bundle{Total: -1}, cursor: rawjson.NewCursor(text).AllowDuplicates()}
 	return r.read()
 }
 
-// BundleOf parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an object are an
+// ParseSearchResponse parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an object are an
 // error. The entries are appended to a list, which may be nil.
-func (to Addresses) BundleOf(a *Response, judged bool, list []Entry, sent func() SentTerms) (*Bundle, error) {
+func (to Addresses) ParseSearchResponse(a *Response, isJudged bool, list []Entry, sent func() SentTerms) (*Bundle, error) {
 	if a.Status/100 != 2 {
-		return nil, refusedSearch(a, sent)
+		return nil, searchRejection(a, sent)
 	}
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
 	}
-	r := bundleReader{b: &Bundle{Total: -1, Entries: list}, c: rawjson.NewCursor(a.Body)}
-	if judged {
-		r.resources = resource.NewReader(r.c, a.Body, to.Base)
+	r := bundleReader{bundle: &Bundle{Total: -1, Entries: list}, cursor: rawjson.NewCursor(a.Body)}
+	if isJudged {
+		r.resources = resource.NewReader(r.cursor, a.Body, to.Base)
 	} else {
-		r.c.AllowDuplicates()
+		r.cursor.AllowDuplicates()
 	}
 	b, err := r.read()
 	if err != nil {
@@ -65,101 +65,101 @@ func (to Addresses) BundleOf(a *Response, judged bool, list []Entry, sent func()
 	return b, nil
 }
 
-// refusedSearch returns the FHIR server's rejection of a search, with its reasons about the client's input.
-func refusedSearch(a *Response, sent func() SentTerms) error {
+// searchRejection returns the FHIR server's rejection of a search, with its reasons about the client's input.
+func searchRejection(a *Response, sent func() SentTerms) error {
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
-		return Failed(a)
+		return ServerFailure(a)
 	}
-	refusal := Invalid(ErrSearch, "The FHIR server refuses the search (%d).", a.Status)
-	refusal.Description = ExplainRejection(refusal.Description, a, sent())
-	return refusal
+	rejection := InvalidRequest(ErrInvalidSearch, "The FHIR server refuses the search (%d).", a.Status)
+	rejection.Description = ExplainRejection(rejection.Description, a, sent())
+	return rejection
 }
 
 // bundleReader parses a Bundle in one pass.
 type bundleReader struct {
-	b         *Bundle
-	c         *rawjson.Cursor
+	bundle    *Bundle
+	cursor    *rawjson.Cursor
 	resources *resource.Reader // nil: resources are not judged
 }
 
 func (r *bundleReader) read() (*Bundle, error) {
-	err := r.c.Object(r.member)
+	err := r.cursor.Object(r.readMember)
 	if err == nil {
-		err = r.c.End()
+		err = r.cursor.CheckEnd()
 	}
-	if err == nil && r.b.ResourceType != "Bundle" {
-		err = fmt.Errorf("resourceType %q where a Bundle should be", r.b.ResourceType)
+	if err == nil && r.bundle.ResourceType != "Bundle" {
+		err = fmt.Errorf("resourceType %q where a Bundle should be", r.bundle.ResourceType)
 	}
-	return r.b, err
+	return r.bundle, err
 }
 
-func (r *bundleReader) member(name []byte) (err error) {
+func (r *bundleReader) readMember(name []byte) (err error) {
 	switch string(name) {
 	case "resourceType":
-		r.b.ResourceType, err = r.c.Text()
+		r.bundle.ResourceType, err = r.cursor.Text()
 	case "type":
-		r.b.Kind, err = r.c.Text()
+		r.bundle.Type, err = r.cursor.Text()
 	case "total":
 		var number []byte
-		if number, err = r.c.Raw(); err == nil {
-			r.b.Total, err = strconv.Atoi(string(number))
+		if number, err = r.cursor.Raw(); err == nil {
+			r.bundle.Total, err = strconv.Atoi(string(number))
 		}
 	case "link":
 		var links []byte
-		if links, err = r.c.Raw(); err == nil {
-			err = json.Unmarshal(links, &r.b.Links)
+		if links, err = r.cursor.Raw(); err == nil {
+			err = json.Unmarshal(links, &r.bundle.Links)
 		}
 	case "entry":
-		err = r.c.Array(r.entry)
+		err = r.cursor.Array(r.readEntry)
 	default:
-		err = r.c.Skip()
+		err = r.cursor.Skip()
 	}
 	return err
 }
 
-// entry parses an entry. The fullUrl of a judged entry is not read, because the resource identifies itself.
-func (r *bundleReader) entry() error {
-	r.b.Entries = append(r.b.Entries, Entry{})
-	e := &r.b.Entries[len(r.b.Entries)-1]
-	return r.c.Object(func(name []byte) (err error) {
+// readEntry parses an entry. The fullUrl of a judged entry is not read, because the resource identifies itself.
+func (r *bundleReader) readEntry() error {
+	r.bundle.Entries = append(r.bundle.Entries, Entry{})
+	e := &r.bundle.Entries[len(r.bundle.Entries)-1]
+	return r.cursor.Object(func(name []byte) (err error) {
 		switch member := string(name); {
 		case member == "resource" && r.resources != nil:
-			e.Parsed, e.Resource, err = r.resources.Read()
+			e.ParsedResource, e.Resource, err = r.resources.Read()
 		case member == "resource":
-			e.Resource, err = r.c.Raw()
+			e.Resource, err = r.cursor.Raw()
 		case member == "fullUrl" && r.resources == nil:
-			e.FullURL, err = r.c.Text()
+			e.FullURL, err = r.cursor.Text()
 		case member == "search" && r.resources != nil:
-			e.Mode, err = modeOf(r.c)
+			e.Mode, err = readMode(r.cursor)
 		case member == "search":
-			if e.Search, err = r.c.Raw(); err == nil {
-				e.Mode, err = modeOf(rawjson.NewCursor(e.Search))
+			if e.Search, err = r.cursor.Raw(); err == nil {
+				e.Mode, err = readMode(rawjson.NewCursor(e.Search))
 			}
 		case member == "request":
-			e.Request, err = r.c.Raw()
+			e.Request, err = r.cursor.Raw()
 		case member == "response":
-			e.Response, err = r.c.Raw()
+			e.Response, err = r.cursor.Raw()
 		default:
-			err = r.c.Skip()
+			err = r.cursor.Skip()
 		}
 		return err
 	})
 }
 
-// modeOf parses search.mode of an entry, without an allocation for the usual modes.
-func modeOf(c *rawjson.Cursor) (mode string, err error) {
+// readMode parses search.mode of an entry, without an allocation for the usual modes.
+func readMode(c *rawjson.Cursor) (mode string, err error) {
 	err = c.Object(func(name []byte) error {
 		if string(name) != "mode" {
 			return c.Skip()
 		}
-		said, err := c.Bytes()
-		switch string(said) {
+		text, err := c.Bytes()
+		switch string(text) {
 		case "match":
 			mode = "match"
 		case "include":
 			mode = "include"
 		default:
-			mode = string(said)
+			mode = string(text)
 		}
 		return err
 	})
@@ -184,12 +184,12 @@ func (b *Bundle) Response() *Response {
 	return a
 }
 
-// Text writes the Bundle.
-func (b *Bundle) Text() []byte { return b.Response().Body }
+// JSON writes the Bundle.
+func (b *Bundle) JSON() []byte { return b.Response().Body }
 
 func (b *Bundle) append(out []byte) []byte {
 	out = append(out, `{"resourceType":"Bundle","type":`...)
-	out = appendQuoted(out, b.Kind)
+	out = appendQuoted(out, b.Type)
 	if b.Total >= 0 {
 		out = strconv.AppendInt(append(out, `,"total":`...), int64(b.Total), 10)
 	}
@@ -283,8 +283,8 @@ type Link struct {
 	URL      string `json:"url"`      // target
 }
 
-// To returns the URL of the link with a relation; empty if none has it.
-func (all Links) To(relation string) string {
+// Find returns the URL of the link with a relation; empty if none has it.
+func (all Links) Find(relation string) string {
 	for _, l := range all {
 		if l.Relation == relation {
 			return l.URL
@@ -307,24 +307,24 @@ func (all Links) Append(out []byte) []byte {
 	return append(out, ']')
 }
 
-// EachString calls visit with each string in a JSON text, and with the name of the member that contains it directly or in an
+// VisitStrings calls visit with each string in a JSON text, and with the name of the member that contains it directly or in an
 // array.
-func EachString(text []byte, visit func(name, said string) error) error {
+func VisitStrings(text []byte, visit func(name, value string) error) error {
 	return visitStrings(rawjson.NewCursor(text).AllowDuplicates(), "", visit)
 }
 
-func visitStrings(c *rawjson.Cursor, name string, visit func(name, said string) error) error {
+func visitStrings(c *rawjson.Cursor, name string, visit func(name, value string) error) error {
 	switch c.Kind() {
 	case rawjson.Object:
 		return c.Object(func(member []byte) error { return visitStrings(c, string(member), visit) })
 	case rawjson.Array:
 		return c.Array(func() error { return visitStrings(c, name, visit) })
 	case rawjson.String:
-		said, err := c.Text()
+		value, err := c.Text()
 		if err != nil {
 			return err
 		}
-		return visit(name, said)
+		return visit(name, value)
 	}
 	return c.Skip()
 }
@@ -332,17 +332,17 @@ func visitStrings(c *rawjson.Cursor, name string, visit func(name, said string) 
 // References returns the literal references in a resource, at any depth.
 func References(text []byte) ([]string, error) {
 	var all []string
-	err := EachString(text, func(name, said string) error {
+	err := VisitStrings(text, func(name, value string) error {
 		if name == "reference" {
-			all = append(all, said)
+			all = append(all, value)
 		}
 		return nil
 	})
 	return all, err
 }
 
-// Quoted returns s as a JSON string.
-func Quoted(s string) string { return string(appendQuoted(nil, s)) }
+// QuoteJSON returns s as a JSON string.
+func QuoteJSON(s string) string { return string(appendQuoted(nil, s)) }
 
 // appendQuoted appends s as a JSON string. Most strings need no escapes.
 func appendQuoted(out []byte, s string) []byte {

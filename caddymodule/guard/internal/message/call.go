@@ -21,12 +21,12 @@ type Call struct {
 	Body   []byte      // nil without a body
 }
 
-// Get returns a GET call.
-func Get(path, query string) Call { return Call{Method: http.MethodGet, Path: path, Query: query} }
+// NewGet returns a GET call.
+func NewGet(path, query string) Call { return Call{Method: http.MethodGet, Path: path, Query: query} }
 
-// BinaryMetadata returns the call for a Binary without its data, which may be long.
-func BinaryMetadata(path string) Call {
-	return Get(path, smart.EncodeParameters([]smart.Parameter{{Name: "_elements", Value: "id,meta,implicitRules,language,contentType,securityContext"}}))
+// GetBinaryMetadata returns the call for a Binary without its data, which may be long.
+func GetBinaryMetadata(path string) Call {
+	return NewGet(path, smart.EncodeParameters([]smart.Parameter{{Name: "_elements", Value: "id,meta,implicitRules,language,contentType,securityContext"}}))
 }
 
 // SearchPath returns the path of a search without the _search of POST.
@@ -42,23 +42,23 @@ func (c Call) Interaction() (interaction.Interaction, error) {
 	}
 	if err != nil {
 		status := interaction.Status(err)
-		return i, &guard.Error{Status: status, Description: sentence(err), Err: err}
+		return i, &guard.Error{Status: status, Description: toSentence(err), Err: err}
 	}
 	return i, nil
 }
 
-// sentence returns an error as a sentence for clients. Errors of package interaction contain no part of the request.
-func sentence(err error) string {
+// toSentence returns an error as a sentence for clients. Errors of package interaction contain no part of the request.
+func toSentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// accept contains the weights of an Accept header (RFC 9110 §12.5.1) by media type in lower case.
-type accept map[string]float64
+// acceptWeights contains the weights of an Accept header (RFC 9110 §12.5.1) by media type in lower case.
+type acceptWeights map[string]float64
 
 // ParseAccept parses Accept. It ignores malformed ranges; an invalid weight counts as 1.
-func ParseAccept(header http.Header) accept {
-	a := accept{}
+func ParseAccept(header http.Header) acceptWeights {
+	a := acceptWeights{}
 	for element := range strings.SplitSeq(strings.Join(header["Accept"], ","), ",") {
 		media, parameters, err := mime.ParseMediaType(element)
 		if err != nil {
@@ -73,25 +73,25 @@ func ParseAccept(header http.Header) accept {
 	return a
 }
 
-// FhirMedia are the media types of FHIR's own formats, including those of DSTU2, and general types that FHIR clients send for
+// FHIRMediaTypes are the media types of FHIR's own formats, including those of DSTU2, and general types that FHIR clients send for
 // them (R4 http.html#mime-type).
-var FhirMedia = SetOf(TypeJSON, "application/json", "application/json+fhir", "text/json", typeXML, "application/xml+fhir", "application/fhir+turtle")
+var FHIRMediaTypes = NewSet(TypeJSON, "application/json", "application/json+fhir", "text/json", typeXML, "application/xml+fhir", "application/fhir+turtle")
 
 // typeXML is the media type of FHIR XML, which is rewritten but not judged.
 const typeXML = "application/fhir+xml"
 
-// Fhir returns the greatest weight of FHIR's media types, except for one media type.
-func (a accept) Fhir(but string) (weight float64) {
+// FHIRWeight returns the greatest weight of FHIR's media types, except for one media type.
+func (a acceptWeights) FHIRWeight(but string) (weight float64) {
 	for media, w := range a {
-		if media != but && FhirMedia[media] {
+		if media != but && FHIRMediaTypes[media] {
 			weight = max(weight, w)
 		}
 	}
 	return weight
 }
 
-// TakesJSON reports whether the header accepts JSON. Without a header, any type is accepted.
-func (a accept) TakesJSON() bool {
+// AcceptsJSON reports whether the header accepts JSON. Without a header, any type is accepted.
+func (a acceptWeights) AcceptsJSON() bool {
 	for media, weight := range a {
 		if weight > 0 && (strings.Contains(media, "json") || media == "*/*" || media == "application/*") {
 			return true
@@ -100,8 +100,8 @@ func (a accept) TakesJSON() bool {
 	return len(a) == 0
 }
 
-// FormatOf returns the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if it is missing.
-func FormatOf(parameters []smart.Parameter) string {
+// FormatParameter returns the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if it is missing.
+func FormatParameter(parameters []smart.Parameter) string {
 	for _, p := range parameters {
 		if p.Name == "_format" && p.Value != "" {
 			return strings.ToLower(p.Value)
@@ -110,15 +110,15 @@ func FormatOf(parameters []smart.Parameter) string {
 	return ""
 }
 
-var errFormat = errors.New("only JSON is written")
+var errUnsupportedFormat = errors.New("only JSON is written")
 
 // CheckFormat rejects a request that does not accept JSON, the format of all judged responses (RFC 9110 §15.5.7).
 func CheckFormat(header http.Header, parameters []smart.Parameter) error {
-	format := FormatOf(parameters)
-	if strings.Contains(format, "json") || format == "" && ParseAccept(header).TakesJSON() {
+	format := FormatParameter(parameters)
+	if strings.Contains(format, "json") || format == "" && ParseAccept(header).AcceptsJSON() {
 		return nil
 	}
-	return NotAcceptable(errFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
+	return NotAcceptable(errUnsupportedFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
 }
 
 // IsLenient reports whether a client accepts that unknown parameters are ignored: Prefer: handling=lenient (RFC 7240 §4.4, FHIR
@@ -145,15 +145,15 @@ func IsRewritable(format string) bool {
 	return (strings.Contains(format, "json") || strings.Contains(format, "xml")) && !strings.Contains(format, "html")
 }
 
-// Rewritable returns the elements of Accept that are JSON, XML or a wildcard.
-func Rewritable(accept []string) (kept []string) {
+// RewritableTypes returns the elements of Accept that are JSON, XML or a wildcard.
+func RewritableTypes(accept []string) (rewritable []string) {
 	for element := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, _, _ := mime.ParseMediaType(element)
-		if media == "*/*" || media == "application/*" || FormatOfMedia(media) != NoFormat {
-			kept = append(kept, strings.TrimSpace(element))
+		if media == "*/*" || media == "application/*" || FormatOfMediaType(media) != NoFormat {
+			rewritable = append(rewritable, strings.TrimSpace(element))
 		}
 	}
-	return kept
+	return rewritable
 }
 
 // IsFHIRFormat reports whether a value of _format is one of FHIR's.
@@ -161,8 +161,8 @@ func IsFHIRFormat(format string) bool {
 	return strings.Contains(format, "json") || strings.Contains(format, "xml") || strings.Contains(format, "turtle") || format == "ttl"
 }
 
-// SetOf returns a set of names.
-func SetOf(names ...string) map[string]bool {
+// NewSet returns a set of names.
+func NewSet(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
 		set[name] = true

@@ -22,14 +22,14 @@ import (
 
 // Causes of a rejection, for logs and tests.
 var (
-	ErrScope = errors.New("no scope allows this")
-	// ErrOracle: the response could reveal more than the scopes allow.
-	ErrOracle = errors.New("result could reveal more than the scopes permit")
-	// ErrOutside: the scopes do not cover the resource, or it does not exist.
-	ErrOutside = errors.New("not found or not covered by the scopes")
-	// ErrRule: a policy denies the request or resource.
-	ErrRule   = errors.New("denied by a rule")
-	ErrCostly = errors.New("too costly")
+	ErrInsufficientScope = errors.New("no scope allows this")
+	// ErrDisclosure: the response could reveal more than the scopes allow.
+	ErrDisclosure = errors.New("result could reveal more than the scopes permit")
+	// ErrNotCovered: the scopes do not cover the resource, or it does not exist.
+	ErrNotCovered = errors.New("not found or not covered by the scopes")
+	// ErrDeniedByPolicy: a policy denies the request or resource.
+	ErrDeniedByPolicy = errors.New("denied by a rule")
+	ErrTooCostly      = errors.New("too costly")
 	// ErrBusy: other requests use the memory that the request needs.
 	ErrBusy = errors.New("too much is held")
 )
@@ -39,43 +39,43 @@ func Forbidden(cause error, format string, args ...any) *guard.Error {
 	return guard.InsufficientScope(fmt.Sprintf(format, args...), cause)
 }
 
-// Denied rejects a request that a policy denies. No other scope would help.
-func Denied(d rule.Decision) *guard.Error {
-	refusal := &guard.Error{
+// DeniedByPolicy rejects a request that a policy denies. No other scope would help.
+func DeniedByPolicy(d rule.Decision) *guard.Error {
+	rejection := &guard.Error{
 		Status: http.StatusForbidden, Description: fmt.Sprintf("The rule %s of this server does not allow this.", d.Rule),
-		Err: fmt.Errorf("%w: %s", ErrRule, d.Rule),
+		Err: fmt.Errorf("%w: %s", ErrDeniedByPolicy, d.Rule),
 	}
 	if d.Err != nil {
-		refusal.Err = fmt.Errorf("%w: %w", ErrRule, d.Err)
+		rejection.Err = fmt.Errorf("%w: %w", ErrDeniedByPolicy, d.Err)
 	}
-	return refusal
+	return rejection
 }
 
 // NotFound rejects a request for a resource that does not exist or is not covered. Both rejections are identical.
 func NotFound() *guard.Error {
-	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrOutside}
+	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrNotCovered}
 }
 
-// IsOutside reports whether a rejection is for a missing or uncovered resource.
-func IsOutside(err error) bool { return errors.Is(err, ErrOutside) }
+// IsNotCovered reports whether a rejection is for a missing or uncovered resource.
+func IsNotCovered(err error) bool { return errors.Is(err, ErrNotCovered) }
 
-// Invalid rejects a request that is malformed, regardless of the token.
-func Invalid(err error, format string, args ...any) *guard.Error {
+// InvalidRequest rejects a request that is malformed, regardless of the token.
+func InvalidRequest(err error, format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}
 }
 
 // TooCostly rejects a request that would need too many requests to the FHIR server, or too much memory.
 func TooCostly(format string, args ...any) *guard.Error {
-	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrCostly}
+	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrTooCostly}
 }
 
-// Failed reports a failure of the FHIR server, without its message, which may be about any resource.
-func Failed(a *Response) *guard.Error {
-	refusal := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}
+// ServerFailure reports a failure of the FHIR server, without its message, which may be about any resource.
+func ServerFailure(a *Response) *guard.Error {
+	rejection := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil {
-		refusal.Wait = time.Duration(seconds) * time.Second
+		rejection.Wait = time.Duration(seconds) * time.Second
 	}
-	return refusal
+	return rejection
 }
 
 // InsufficientScope rejects an interaction that no scope allows.
@@ -84,34 +84,34 @@ func InsufficientScope(rights *access.Rights, i interaction.Interaction) error {
 	if of == "" || of == smart.AnyType {
 		of = "all types"
 	}
-	refusal := Forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
-	if missing := rights.Missing; missing != "" {
-		refusal = Forbidden(ErrScope, "%s", missing)
+	rejection := Forbidden(ErrInsufficientScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
+	if missing := rights.UnusableScopeReason; missing != "" {
+		rejection = Forbidden(ErrInsufficientScope, "%s", missing)
 	} else if rights.RequiresUnrestricted(i.Type, i.Permission()) {
-		refusal = Forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
+		rejection = Forbidden(ErrInsufficientScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
 	}
-	return refusal.Lifted(MissingScopes(rights, i))
+	return rejection.WithScope(MissingScopes(rights, i))
 }
 
-// maxNamed is the maximum number of types in _type that a challenge names scopes for.
-const maxNamed = 16
+// maxChallengeTypes is the maximum number of types in _type that a challenge names scopes for.
+const maxChallengeTypes = 16
 
 // MissingScopes returns the scopes that each allow an interaction, or part of a search over several types.
 func MissingScopes(rights *access.Rights, i interaction.Interaction) string {
-	if of := typesOf(i); len(of) > 0 {
+	if of := searchedTypes(i); len(of) > 0 {
 		var all []string
-		for _, t := range of[:min(len(of), maxNamed)] {
+		for _, t := range of[:min(len(of), maxChallengeTypes)] {
 			all = append(all, strings.Fields(rights.MissingScopes(t, i.Permission(), false))...)
 		}
 		return strings.Join(all, " ")
 	}
-	ofAll := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
+	needsUnrestricted := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
 		i.Type == "Patient" && i.Permission()&(smart.Create|smart.Delete) != 0
-	return rights.MissingScopes(i.Type, i.Permission(), ofAll)
+	return rights.MissingScopes(i.Type, i.Permission(), needsUnrestricted)
 }
 
-// typesOf returns the types in _type of a search of the system or of a compartment, without duplicates.
-func typesOf(i interaction.Interaction) (types []string) {
+// searchedTypes returns the types in _type of a search of the system or of a compartment, without duplicates.
+func searchedTypes(i interaction.Interaction) (types []string) {
 	if i.Kind != interaction.SystemSearch && (i.Kind != interaction.CompartmentSearch || i.Type != "" && i.Type != smart.AnyType) {
 		return nil
 	}
@@ -130,23 +130,23 @@ func typesOf(i interaction.Interaction) (types []string) {
 
 // UnrestrictedScopeRequired rejects a request that requires scopes to read and search everything.
 func UnrestrictedScopeRequired(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
-	return Forbidden(cause, format, args...).Lifted(rights.MissingScopes(smart.AnyType, ReadSearch, true))
+	return Forbidden(cause, format, args...).WithScope(rights.MissingScopes(smart.AnyType, ReadSearch, true))
 }
 
-// ErrSearch means that a search is not a valid FHIR search.
-var ErrSearch = errors.New("invalid search")
+// ErrInvalidSearch means that a search is not a valid FHIR search.
+var ErrInvalidSearch = errors.New("invalid search")
 
-// ErrBody means that a body is unsuitable for the request.
-var ErrBody = errors.New("body cannot be judged")
+// ErrInvalidBody means that a body is unsuitable for the request.
+var ErrInvalidBody = errors.New("body cannot be judged")
 
 // ReadSearch are the permissions for seeing all resources of a type.
 const ReadSearch = smart.Read | smart.Search
 
-// CheckNames rejects parameters that are not on a list.
-func CheckNames(operation string, parameters []smart.Parameter, allowed []string) error {
+// CheckParameterNames rejects parameters that are not on a list.
+func CheckParameterNames(operation string, parameters []smart.Parameter, allowed []string) error {
 	for _, p := range parameters {
 		if !slices.Contains(allowed, p.Name) {
-			return Forbidden(ErrOracle, "The parameter %s of %s is not allowed here.", strconv.Quote(p.Name), operation)
+			return Forbidden(ErrDisclosure, "The parameter %s of %s is not allowed here.", strconv.Quote(p.Name), operation)
 		}
 	}
 	return nil
@@ -154,47 +154,47 @@ func CheckNames(operation string, parameters []smart.Parameter, allowed []string
 
 // Issue is an OperationOutcome.issue about the client's input.
 type Issue struct {
-	Severity    string   `json:"severity"`              // fatal, error, warning or information
-	Code        string   `json:"code"`                  // code of IssueType
-	Diagnostics string   `json:"diagnostics,omitempty"` // text for people
-	Details     *details `json:"details,omitempty"`     // text for the code
-	Expression  []string `json:"expression,omitempty"`  // FHIRPath of the elements
+	Severity    string        `json:"severity"`              // fatal, error, warning or information
+	Code        string        `json:"code"`                  // code of IssueType
+	Diagnostics string        `json:"diagnostics,omitempty"` // text for people
+	Details     *issueDetails `json:"details,omitempty"`     // text for the code
+	Expression  []string      `json:"expression,omitempty"`  // FHIRPath of the elements
 }
 
-type details struct {
+type issueDetails struct {
 	Text string `json:"text,omitempty"`
 }
 
-// ownFaults are the issue types about the request itself. Other types are about stored resources.
-var ownFaults = SetOf("invalid", "structure", "required", "value", "invariant", "code-invalid", "extension", "not-supported", "too-long", "processing")
+// requestIssueTypes are the issue types about the request itself. Other types are about stored resources.
+var requestIssueTypes = NewSet("invalid", "structure", "required", "value", "invariant", "code-invalid", "extension", "not-supported", "too-long", "processing")
 
 var (
-	severities = SetOf("fatal", "error", "warning", "information")
-	expression = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[A-Za-z]+(\[[0-9]{1,9}\])?){0,20}$`)
+	severityCodes     = NewSet("fatal", "error", "warning", "information")
+	expressionPattern = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[A-Za-z]+(\[[0-9]{1,9}\])?){0,20}$`)
 )
 
 // maxIssues is the maximum number of issues in a response.
 const maxIssues = 50
 
-// IssuesOf returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client may
+// ClientIssues returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client may
 // have.
-func IssuesOf(a *Response, s SentTerms) []Issue {
+func ClientIssues(a *Response, s SentTerms) []Issue {
 	var outcome struct {
 		ResourceType string
 		Issue        []Issue
 	}
-	isAbout := a.Status == http.StatusBadRequest || a.Status == http.StatusUnprocessableEntity || a.Succeeded()
-	if !isAbout || !a.IsJSON() || json.Unmarshal(a.Body, &outcome) != nil || outcome.ResourceType != "OperationOutcome" {
+	concernsRequest := a.Status == http.StatusBadRequest || a.Status == http.StatusUnprocessableEntity || a.IsSuccess()
+	if !concernsRequest || !a.IsJSON() || json.Unmarshal(a.Body, &outcome) != nil || outcome.ResourceType != "OperationOutcome" {
 		return nil
 	}
 	issues := outcome.Issue[:0]
 	for _, i := range outcome.Issue {
-		i.Expression = slices.DeleteFunc(i.Expression, func(e string) bool { return !expression.MatchString(e) })
+		i.Expression = slices.DeleteFunc(i.Expression, func(e string) bool { return !expressionPattern.MatchString(e) })
 		if i.Details != nil && i.Diagnostics == "" {
 			i.Diagnostics = i.Details.Text
 		}
-		i.Diagnostics, i.Details = s.reason(i.Diagnostics), nil
-		if severities[i.Severity] && ownFaults[i.Code] && len(issues) < maxIssues {
+		i.Diagnostics, i.Details = s.filterReason(i.Diagnostics), nil
+		if severityCodes[i.Severity] && requestIssueTypes[i.Code] && len(issues) < maxIssues {
 			issues = append(issues, i)
 		}
 	}
@@ -203,9 +203,9 @@ func IssuesOf(a *Response, s SentTerms) []Issue {
 
 // InvalidBodyResponse returns the FHIR server's rejection of an invalid body; nil if the response has no such issue.
 func InvalidBodyResponse(a *Response, s SentTerms) *Response {
-	issues := IssuesOf(a, s)
+	issues := ClientIssues(a, s)
 	for i := range issues {
-		issues[i].Diagnostics = cmp.Or(issues[i].Diagnostics, RefusesWrite)
+		issues[i].Diagnostics = cmp.Or(issues[i].Diagnostics, WriteRejected)
 	}
 	text, err := json.Marshal(map[string]any{"resourceType": "OperationOutcome", "issue": issues})
 	if len(issues) == 0 || err != nil {
@@ -216,7 +216,7 @@ func InvalidBodyResponse(a *Response, s SentTerms) *Response {
 
 // ExplainRejection returns a text followed by the FHIR server's reasons, if any.
 func ExplainRejection(text string, a *Response, s SentTerms) string {
-	for _, i := range IssuesOf(a, s) {
+	for _, i := range ClientIssues(a, s) {
 		if i.Diagnostics != "" {
 			text += " It says: " + i.Diagnostics
 		}
@@ -224,23 +224,23 @@ func ExplainRejection(text string, a *Response, s SentTerms) string {
 	return text
 }
 
-// RefusesWrite is the description for a rejected write without a reason.
-const RefusesWrite = "The FHIR server refuses the write."
+// WriteRejected is the description for a rejected write without a reason.
+const WriteRejected = "The FHIR server refuses the write."
 
 // SentTerms contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
 type SentTerms map[string]bool
 
-// maxSaid is the maximum number of names and values. A client with more could use the FHIR server's messages as an oracle.
-const maxSaid = 2000
+// maxSentTerms is the maximum number of names and values. A client with more could use the FHIR server's messages as an oracle.
+const maxSentTerms = 2000
 
 func (s SentTerms) add(piece string) {
-	if len(s) <= maxSaid {
+	if len(s) <= maxSentTerms {
 		s[piece] = true
 	}
 }
 
-// Parameters adds the parameters of a search: their values, and the parts of dates, numbers and tokens.
-func (s SentTerms) Parameters(all []smart.Parameter) SentTerms {
+// AddParameters adds the parameters of a search: their values, and the parts of dates, numbers and tokens.
+func (s SentTerms) AddParameters(all []smart.Parameter) SentTerms {
 	for _, p := range all {
 		s.add(p.Name)
 		for part := range strings.FieldsFuncSeq(p.Name, func(r rune) bool { return r == ':' || r == '.' }) {
@@ -257,25 +257,25 @@ func (s SentTerms) Parameters(all []smart.Parameter) SentTerms {
 	return s
 }
 
-// Body adds the names and values of a JSON body, up to its first syntax error.
-func (s SentTerms) Body(text []byte) SentTerms {
-	_ = s.value(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is not repeated
+// AddBody adds the names and values of a JSON body, up to its first syntax error.
+func (s SentTerms) AddBody(text []byte) SentTerms {
+	_ = s.addValue(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is not repeated
 	return s
 }
 
-func (s SentTerms) value(c *rawjson.Cursor) error {
+func (s SentTerms) addValue(c *rawjson.Cursor) error {
 	switch c.Kind() {
 	case rawjson.Object:
 		return c.Object(func(name []byte) error {
 			s.add(string(name))
-			return s.value(c)
+			return s.addValue(c)
 		})
 	case rawjson.Array:
-		return c.Array(func() error { return s.value(c) })
+		return c.Array(func() error { return s.addValue(c) })
 	case rawjson.String:
-		said, err := c.Text()
+		value, err := c.Text()
 		if err == nil {
-			s.add(said)
+			s.add(value)
 		}
 		return err
 	case rawjson.Number:
@@ -291,79 +291,79 @@ func (s SentTerms) value(c *rawjson.Cursor) error {
 // SentTerms returns the names and values in a call.
 func (c Call) SentTerms() SentTerms {
 	parameters, _ := smart.ParseParameters(c.Query) // malformed parameters are not repeated
-	return SentTerms{}.Parameters(parameters).Body(c.Body)
+	return SentTerms{}.AddParameters(parameters).AddBody(c.Body)
 }
 
-// reason returns a FHIR server's message about the client's input, reduced to the input and known words: it omits names,
+// filterReason returns a FHIR server's message about the client's input, reduced to the input and known words: it omits names,
 // numbers, ids and addresses from other resources. Empty if too little is left, or if the message is about other resources.
-func (s SentTerms) reason(text string) string {
-	if len(s) > maxSaid || len(text) > maxReason || aboutOthers.MatchString(text) {
+func (s SentTerms) filterReason(text string) string {
+	if len(s) > maxSentTerms || len(text) > maxReason || otherResourcePattern.MatchString(text) {
 		return ""
 	}
-	var told []string
+	var sentences []string
 	for _, sentence := range sentenceEnd.Split(text, -1) {
-		if known := s.known(sentence); known != "" {
-			told = append(told, known)
+		if filtered := s.knownWords(sentence); filtered != "" {
+			sentences = append(sentences, filtered)
 		}
 	}
-	return strings.Join(told, ". ")
+	return strings.Join(sentences, ". ")
 }
 
 // sentenceEnd separates sentences: the sentence about the mistake is often followed by a list of supported values.
 var sentenceEnd = regexp.MustCompile(`\.\s+`)
 
-// known returns the known words of a sentence. Empty if too little is left.
-func (s SentTerms) known(text string) string {
-	var kept []string
-	words, known := 0, 0
-	for _, piece := range pieces.FindAllStringSubmatch(text, -1) {
-		word, core := piece[0], piece[1]+piece[2]+piece[3]
-		if words++; s.has(core) && (core != "" || !letters.MatchString(word)) {
-			known++
-		} else if word = omitted; len(kept) > 0 && kept[len(kept)-1] == omitted {
+// knownWords returns the known words of a sentence. Empty if too little is left.
+func (s SentTerms) knownWords(text string) string {
+	var output []string
+	words, knownWords := 0, 0
+	for _, piece := range piecePattern.FindAllStringSubmatch(text, -1) {
+		word, trimmed := piece[0], piece[1]+piece[2]+piece[3]
+		if words++; s.mayRepeat(trimmed) && (trimmed != "" || !lettersPattern.MatchString(word)) {
+			knownWords++
+		} else if word = omissionMark; len(output) > 0 && output[len(output)-1] == omissionMark {
 			continue
 		}
-		kept = append(kept, word)
+		output = append(output, word)
 	}
-	if 3*known <= 2*words {
+	if 3*knownWords <= 2*words {
 		return ""
 	}
-	return strings.Join(kept, " ")
+	return strings.Join(output, " ")
 }
 
 const (
-	maxReason = 1000 // bytes
-	omitted   = "…"
+	maxReason    = 1000 // bytes
+	omissionMark = "…"
 )
 
-// pieces matches quoted text, and words with the punctuation around them.
-var pieces = regexp.MustCompile(`[^\s"'\pL\pN_]*"([^"]*)"[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*'([^']*)'[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*([^\s"'()\[\]{},;=]*[^\s"'()\[\]{},;:.=!?])[^\s"'\pL\pN_]*|\S+`)
+// piecePattern matches quoted text, and words with the punctuation around them.
+var piecePattern = regexp.MustCompile(`[^\s"'\pL\pN_]*"([^"]*)"[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*'([^']*)'[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*([^\s"'()\[\]{},;=]*[^\s"'()\[\]{},;:.=!?])[^\s"'\pL\pN_]*|\S+`)
 
-var letters = regexp.MustCompile(`[\pL\pN_]`)
+var lettersPattern = regexp.MustCompile(`[\pL\pN_]`)
 
-// aboutOthers matches words that indicate a message about other resources.
-var aboutOthers = regexp.MustCompile(`(?i)\b(exist|already|duplicate|unique|delete|remov|another|other|belong|conflict|match|multiple|placeholder|` +
+// otherResourcePattern matches words that indicate a message about other resources.
+var otherResourcePattern = regexp.MustCompile(`(?i)\b(exist|already|duplicate|unique|delete|remov|another|other|belong|conflict|match|multiple|placeholder|` +
 	`not found|could be found|no such|gone|partition|constraint fail|person|people)`)
 
-// has reports whether a piece may be repeated: the client sent it, or it is a known word of English, FHIR or HAPI.
-func (s SentTerms) has(piece string) bool {
-	return piece == "" || s[piece] || vocabulary[strings.ToLower(piece)] || interaction.IsType(piece) ||
-		isElement(piece) || specification.MatchString(piece)
+// mayRepeat reports whether a piece may be repeated: the client sent it, or it is a known word of English, FHIR or HAPI.
+func (s SentTerms) mayRepeat(piece string) bool {
+	return piece == "" || s[piece] || knownVocabulary[strings.ToLower(piece)] || interaction.IsType(piece) ||
+		isElementPath(piece) || specificationPattern.MatchString(piece)
 }
 
-// specification matches addresses of the FHIR specification, and the numbers of HAPI's messages.
-var specification = regexp.MustCompile(`^(http://hl7\.org/fhir/(StructureDefinition|ValueSet|CodeSystem)/[A-Za-z-]{1,64}(\|[0-9.]{1,8})?|HAPI-[0-9]{4})$`)
+// specificationPattern matches addresses of the FHIR specification, and the numbers of HAPI's messages.
+var specificationPattern = regexp.MustCompile(`^(http://hl7\.org/fhir/(StructureDefinition|ValueSet|CodeSystem)/[A-Za-z-]{1,64}(\|[0-9.]{1,8})?|HAPI-[0-9]{4})$`)
 
-// isElement reports whether a piece is an element path, such as Observation.status.
-func isElement(piece string) bool {
+// isElementPath reports whether a piece is an element path, such as Observation.status.
+func isElementPath(piece string) bool {
 	resourceType, _, _ := strings.Cut(piece, ".")
-	return elementPath.MatchString(piece) && interaction.IsType(resourceType)
+	return elementPathPattern.MatchString(piece) && interaction.IsType(resourceType)
 }
 
-var elementPath = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[a-z][A-Za-z]*(\[[0-9]{1,3}\])?(\[x\])?){1,10}$`)
+var elementPathPattern = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[a-z][A-Za-z]*(\[[0-9]{1,3}\])?(\[x\])?){1,10}$`)
 
-// vocabulary are the usual words of FHIR servers' messages about a request. It contains no names of persons.
-var vocabulary = SetOf(strings.Fields(`
+// knownVocabulary are the usual words of FHIR servers' messages about a request. It contains no names of persons.
+var knownVocabulary = NewSet(strings.Fields(`
 	a an and are as at be been but by can cannot could did do does for from had has have how in into is it its more must
 	no not of on once only or should supported than that the their there this to too use used uses using was were when
 	where which while will with without you your either neither least most both per any all each every

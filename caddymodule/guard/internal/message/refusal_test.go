@@ -10,8 +10,8 @@ import (
 // A FHIR server's message is repeated only with the client's own input and known words.
 func TestReason(t *testing.T) {
 	t.Parallel()
-	s := SentTerms{}.Body([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).
-		Parameters([]smart.Parameter{{Name: "date", Value: "geabc,2024"}, {Name: "code:in", Value: "http://x|y"}})
+	s := SentTerms{}.AddBody([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).
+		AddParameters([]smart.Parameter{{Name: "date", Value: "geabc,2024"}, {Name: "code:in", Value: "http://x|y"}})
 	for text, want := range map[string]string{
 		`HAPI-0450: Failed to parse request body as JSON resource. Error was: HAPI-1821: [element="status"] Invalid attribute value "abc": Unknown ObservationStatus code: 'abc'`: `HAPI-0450: Failed to parse request body as JSON resource. Error was: HAPI-1821: [element= "status"] Invalid attribute value "abc": Unknown … code: 'abc'`,
 		`Invalid date/time format: "abc"`: `Invalid date/time format: "abc"`,
@@ -38,15 +38,15 @@ func TestReason(t *testing.T) {
 		``:                                                                                                  ``,
 		strings.Repeat("invalid value ", maxReason/len("x")/2):                                              ``,
 	} {
-		if got := s.reason(text); got != want {
+		if got := s.filterReason(text); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
 	}
 	many := SentTerms{}
-	for n := range maxSaid + 1 {
+	for n := range maxSentTerms + 1 {
 		many.add(strings.Repeat("x", n))
 	}
-	if got := many.reason("invalid value"); got != "" {
+	if got := many.filterReason("invalid value"); got != "" {
 		t.Errorf("to who sends all names: %s", got)
 	}
 }

@@ -67,9 +67,9 @@ type Operations map[string][]Operation
 // operationExport is handled by package export.
 const operationExport = "$export"
 
-// delivering are operations that return or trigger the notifications of another client's Subscription, or process a message.
+// notifyingOperations are operations that return or trigger the notifications of another client's Subscription, or process a message.
 // Whatever a site configures, they require scopes to read and search everything.
-var delivering = map[string]bool{
+var notifyingOperations = map[string]bool{
 	"$events": true, "$get-ws-binding-token": true, "$process-message": true, "$trigger-subscription": true,
 }
 
@@ -121,10 +121,10 @@ func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 	return Operation{}, false
 }
 
-// Changes reports whether the operation changes stored data, so that GET is not permitted (R4 operations.html#3.2.0.1).
-func (op Operation) Changes() bool { return op.Permission&^message.ReadSearch != 0 }
+// ChangesData reports whether the operation changes stored data, so that GET is not permitted (R4 operations.html#3.2.0.1).
+func (op Operation) ChangesData() bool { return op.Permission&^message.ReadSearch != 0 }
 
-var errOperationLine = errors.New("want <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")
+var errInvalidDefinition = errors.New("want <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")
 
 // ParseOperation parses a site's definition of an operation:
 //
@@ -133,37 +133,37 @@ var errOperationLine = errors.New("want <$name> patient|instance|whole <cruds> [
 //	<$name> off
 func ParseOperation(words ...string) (Operation, error) {
 	if len(words) < 2 {
-		return Operation{}, errOperationLine
+		return Operation{}, errInvalidDefinition
 	}
 	op := Operation{Name: words[0], Requirement: ScopeRequirement(words[1])}
 	if i, err := interaction.Parse("GET", op.Name, "", nil); err != nil || i.Operation != op.Name {
-		return op, fmt.Errorf("%q is no name of an operation: %w", op.Name, errOperationLine)
+		return op, fmt.Errorf("%q is no name of an operation: %w", op.Name, errInvalidDefinition)
 	}
 	if op.Name == operationExport && op.Requirement != Disabled {
 		return op, errors.New("$export takes system scopes over whole types, which cannot be changed: off alone may be said of it")
 	}
-	return op.with(words[2:])
+	return op.parseWords(words[2:])
 }
 
-// with parses the words after the reach.
-func (op Operation) with(words []string) (Operation, error) {
+// parseWords parses the words after the reach.
+func (op Operation) parseWords(words []string) (Operation, error) {
 	switch op.Requirement {
 	case RequireToken:
 	case Disabled:
 		if len(words) > 0 {
-			return op, errOperationLine
+			return op, errInvalidDefinition
 		}
 	case RequireInstance, RequirePatient, RequireAll:
 		if len(words) == 0 {
-			return op, errOperationLine
+			return op, errInvalidDefinition
 		}
 		scope, ok := smart.ParseResourceScope("user/*." + words[0])
 		if !ok || scope.Query != "" {
-			return op, fmt.Errorf("%q are no permissions: %w", words[0], errOperationLine)
+			return op, fmt.Errorf("%q are no permissions: %w", words[0], errInvalidDefinition)
 		}
 		op.Permission, words = scope.Permission, words[1:]
 	default:
-		return op, fmt.Errorf("%q: %w", op.Requirement, errOperationLine)
+		return op, fmt.Errorf("%q: %w", op.Requirement, errInvalidDefinition)
 	}
 	for _, name := range words {
 		if !interaction.IsType(name) {
@@ -174,176 +174,176 @@ func (op Operation) with(words []string) (Operation, error) {
 	return op, nil
 }
 
-// Calls answers the operations of one request.
-type Calls struct {
-	Server       *fhirserver.Server // sends requests to the FHIR server
-	Judge        *judge.Judge       // judges the responses of the FHIR server
-	Addresses    message.Addresses  // public addresses of the FHIR API
-	Pages        paging.Pages       // seals page links
-	Writes       *write.Writes      // checks writes for $validate
-	Exports      exporter           // starts $export
-	List         Operations         // permitted operations
-	ExpandScopes []string           // terminology operations require one of these
-	Shared       access.Shared      // rules for types outside of compartments
-	Limit        int64              // maximum size of a response in bytes
+// Handler answers the operations of one request.
+type Handler struct {
+	Server           *fhirserver.Server // sends requests to the FHIR server
+	Judge            *judge.Judge       // judges the responses of the FHIR server
+	Addresses        message.Addresses  // public addresses of the FHIR API
+	Pages            paging.Pages       // seals page links
+	WriteHandler     *write.Handler     // checks writes for $validate
+	Exporter         exporter           // starts $export
+	Operations       Operations         // permitted operations
+	ExpandScopes     []string           // terminology operations require one of these
+	TypeRules        access.TypeRules   // rules for types outside of compartments
+	MaxResponseBytes int64              // maximum size of a response in bytes
 }
 
 type exporter interface {
 	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
 }
 
-// ForwardsUnjudged reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
-func (x *Calls) ForwardsUnjudged(method string, i interaction.Interaction) bool {
-	op, ok := x.List.Find(i)
-	if !ok || op.Name == operationExport || op.Changes() && method != http.MethodPost || x.isBeyond(op) {
+// MayForward reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
+func (x *Handler) MayForward(method string, i interaction.Interaction) bool {
+	op, ok := x.Operations.Find(i)
+	if !ok || op.Name == operationExport || op.ChangesData() && method != http.MethodPost || x.mayExceedScopes(op) {
 		return false
 	}
-	return op.Requirement == RequireToken && x.isOpen(op) || op.Requirement != RequireToken && x.isWhole(op, i)
+	return op.Requirement == RequireToken && x.mayCallWithToken(op) || op.Requirement != RequireToken && x.isFullyCovered(op, i)
 }
 
-// isBeyond reports whether an operation may deliver more than the scopes allow.
-func (x *Calls) isBeyond(op Operation) bool {
-	return delivering[op.Name] && !x.Judge.Rights().IsUnrestricted(smart.AnyType, message.ReadSearch)
+// mayExceedScopes reports whether an operation may deliver more than the scopes allow.
+func (x *Handler) mayExceedScopes(op Operation) bool {
+	return notifyingOperations[op.Name] && !x.Judge.Rights().IsUnrestricted(smart.AnyType, message.ReadSearch)
 }
 
-// Operation answers an operation.
-func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	if err := paging.RefusePaging(i.Parameters); err != nil {
+// Handle answers an operation.
+func (x *Handler) Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	if err := paging.RejectPagingLinks(i.Parameters); err != nil {
 		return nil, err
 	}
-	op, ok := x.List.Find(i)
+	op, ok := x.Operations.Find(i)
 	switch {
 	case !ok:
-		return nil, message.Forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
-	case x.isBeyond(op):
-		return nil, message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrScope, "%s takes scopes to read and search everything.", op.Name)
-	case op.Changes() && c.Method != http.MethodPost:
-		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
+		return nil, message.Forbidden(ErrOperationNotAllowed, "The operation %s is not one of those that may be called here.", i.Operation)
+	case x.mayExceedScopes(op):
+		return nil, message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrInsufficientScope, "%s takes scopes to read and search everything.", op.Name)
+	case op.ChangesData() && c.Method != http.MethodPost:
+		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperationNotAllowed}
 	case op.Name == operationExport:
-		return x.Exports.Export(ctx, c, i)
+		return x.Exporter.Export(ctx, c, i)
 	case op.Requirement == RequireToken:
-		return x.openOperation(ctx, c, op)
+		return x.handleUnjudged(ctx, c, op)
 	case op.Name == "$validate" && op.Requirement != RequireAll:
-		return x.validate(ctx, c, i, op)
+		return x.handleValidate(ctx, c, i, op)
 	case op.Requirement == RequirePatient:
-		return x.judgedOperation(ctx, c, i, op, paging.BranchPosition{})
+		return x.handleJudged(ctx, c, i, op, paging.BranchPosition{})
 	}
-	return x.confinedOperation(ctx, c, i, op, paging.BranchPosition{})
+	return x.handleConfined(ctx, c, i, op, paging.BranchPosition{})
 }
 
-// confinedOperation answers an operation with a response that contains only data covered by the scopes: of the resource on
+// handleConfined answers an operation with a response that contains only data covered by the scopes: of the resource on
 // which it is called, or of a whole type.
 //
 // If policies may deny resources, the response is judged nevertheless.
-func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
+func (x *Handler) handleConfined(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
 	onInstance := op.Requirement == RequireInstance && i.ID != ""
-	whole := x.isWhole(op, i)
+	isFullyCovered := x.isFullyCovered(op, i)
 	switch {
-	case !whole && !onInstance:
-		return nil, x.refusedWhole(op, i)
+	case !isFullyCovered && !onInstance:
+		return nil, x.unrestrictedScopeRequired(op, i)
 	case x.Judge.MayDeny() && !onInstance && op.Name == "$meta":
-		return nil, message.Forbidden(message.ErrOracle, "$meta is possible on a resource only where rules of this server judge each resource: that of a type or of the system would tell of others.")
+		return nil, message.Forbidden(message.ErrDisclosure, "$meta is possible on a resource only where rules of this server judge each resource: that of a type or of the system would tell of others.")
 	case x.Judge.MayDeny() && !onInstance:
-		return x.judgedOperation(ctx, c, i, op, at)
-	case !whole || x.Judge.MayDeny():
+		return x.handleJudged(ctx, c, i, op, at)
+	case !isFullyCovered || x.Judge.MayDeny():
 		if err := x.checkInstance(ctx, op, i); err != nil {
 			return nil, err
 		}
 	}
-	asked := at.Call(operationCall(c))
-	a, err := x.Server.Do(ctx, asked)
+	serverCall := at.Call(newOperationCall(c))
+	a, err := x.Server.Do(ctx, serverCall)
 	if err != nil {
 		return nil, err
 	}
-	if !a.Succeeded() {
-		return nil, FailedOperation(a, c.SentTerms())
+	if !a.IsSuccess() {
+		return nil, OperationFailure(a, c.SentTerms())
 	}
 	if a.IsJSON() {
-		links := address.LinkFinder{Seal: func(links message.Links) (message.Links, error) {
-			return x.Pages.SealLinks(ctx, c, asked.Path, links)
+		links := address.LinkReplacer{Seal: func(links message.Links) (message.Links, error) {
+			return x.Pages.SealLinks(ctx, c, serverCall.Path, links)
 		}}
 		if a.Body, err = links.Append(nil, a.Body); err != nil {
-			return nil, message.NotRewritten(err)
+			return nil, message.NewRewriteError(err)
 		}
 	}
 	return a, nil
 }
 
-// OperationPage answers a link to a page of an operation's response. Everything is judged again.
-func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Response, error) {
-	op, ok := x.List.Find(i)
+// HandlePage answers a link to a page of an operation's response. Everything is judged again.
+func (x *Handler) HandlePage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Response, error) {
+	op, ok := x.Operations.Find(i)
 	switch {
 	case !ok, len(at.Branches) != 1, op.Requirement == RequireToken, op.Name == operationExport:
 		return nil, message.NotFound()
 	case op.Requirement == RequirePatient:
-		return x.judgedOperation(ctx, c, i, op, at.Branches[0])
+		return x.handleJudged(ctx, c, i, op, at.Branches[0])
 	}
-	return x.confinedOperation(ctx, c, i, op, at.Branches[0])
+	return x.handleConfined(ctx, c, i, op, at.Branches[0])
 }
 
-// isOpen reports whether the token may call an operation with [RequireToken]. Terminology operations require one of the scopes
+// mayCallWithToken reports whether the token may call an operation with [RequireToken]. Terminology operations require one of the scopes
 // that the site has configured for them, if any.
-func (x *Calls) isOpen(op Operation) bool {
-	return !isOnTerminology(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasOne(x.ExpandScopes)
+func (x *Handler) mayCallWithToken(op Operation) bool {
+	return !isTerminologyName(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasAnyScope(x.ExpandScopes)
 }
 
-// isOnTerminology reports whether an operation involves only definitions. By default, any token may call it.
-func isOnTerminology(name string) bool {
+// isTerminologyName reports whether an operation involves only definitions. By default, any token may call it.
+func isTerminologyName(name string) bool {
 	defaults := defaultOperations[name]
 	return len(defaults) > 0 && defaults[0].Requirement == RequireToken
 }
 
-// AsksDefinitions reports whether an interaction is an operation that involves only definitions.
-func AsksDefinitions(i interaction.Interaction) bool {
-	return i.Kind == interaction.Operation && isOnTerminology(i.Operation)
+// IsTerminologyOperation reports whether an interaction is an operation that involves only definitions.
+func IsTerminologyOperation(i interaction.Interaction) bool {
+	return i.Kind == interaction.Operation && isTerminologyName(i.Operation)
 }
 
-// openOperation answers an operation with [RequireToken], as an entry of a batch.
-func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation) (*message.Response, error) {
-	if !x.isOpen(op) {
-		return nil, message.Forbidden(message.ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
+// handleUnjudged answers an operation with [RequireToken], as an entry of a batch.
+func (x *Handler) handleUnjudged(ctx context.Context, c message.Call, op Operation) (*message.Response, error) {
+	if !x.mayCallWithToken(op) {
+		return nil, message.Forbidden(message.ErrInsufficientScope, "The token has none of the scopes that %s takes here.", op.Name).WithScope(strings.Join(x.ExpandScopes, " "))
 	}
-	return x.Server.Do(ctx, operationCall(c))
+	return x.Server.Do(ctx, newOperationCall(c))
 }
 
-// validate answers $validate for a resource that the client may create or update. Validation can reveal whether a referenced
+// handleValidate answers $validate for a resource that the client may create or update. Validation can reveal whether a referenced
 // resource exists, so references are judged as in a write.
-func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Response, error) {
-	text, err := validated(c, i)
+func (x *Handler) handleValidate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Response, error) {
+	text, err := resourceToValidate(c, i)
 	if err != nil {
 		return nil, err
 	}
 	res, err := resource.Parse(text, x.Addresses.Base)
 	if err != nil || i.Type != "" && res.Type != i.Type {
-		return nil, message.Invalid(errParameters, "The body is no resource of the type in the path.")
+		return nil, message.InvalidRequest(errInvalidParameters, "The body is no resource of the type in the path.")
 	}
-	grants := append(x.Judge.Rights().For(res.Type, smart.Create), x.Judge.Rights().For(res.Type, smart.Update)...)
+	grants := append(x.Judge.Rights().GrantsFor(res.Type, smart.Create), x.Judge.Rights().GrantsFor(res.Type, smart.Update)...)
 	if len(grants) == 0 {
-		return nil, x.refusedOperation(op, interaction.Interaction{Type: res.Type})
+		return nil, x.insufficientScope(op, interaction.Interaction{Type: res.Type})
 	}
 	if i.ID != "" {
 		if err := x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants); err != nil {
 			return nil, err
 		}
 	}
-	if err := x.Writes.CheckNew(ctx, res, text, grants); err != nil {
+	if err := x.WriteHandler.CheckNew(ctx, res, text, grants); err != nil {
 		return nil, err
 	}
-	a, err := x.Server.Do(ctx, operationCall(c))
+	a, err := x.Server.Do(ctx, newOperationCall(c))
 	if err != nil {
 		return nil, err
 	}
-	return x.validation(a)
+	return x.validationResponse(a)
 }
 
-// validated returns the resource in the body, either directly or in Parameters.
-func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
-	if err := message.CheckNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
+// resourceToValidate returns the resource in the body, either directly or in Parameters.
+func resourceToValidate(c message.Call, i interaction.Interaction) ([]byte, error) {
+	if err := message.CheckParameterNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
 		return nil, err
 	}
 	body, err := resource.Parse(c.Body)
 	if err != nil {
-		return nil, message.Invalid(err, "The body is no resource in JSON that has one reading.")
+		return nil, message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
 	}
 	if body.Type != "Parameters" {
 		return c.Body, nil
@@ -356,24 +356,24 @@ func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
 	for p := range resource.Elements(list) {
 		name, _ := resource.Field(p, "name")
 		text, isResource := resource.Field(p, "resource")
-		switch said := resource.Text(name); {
-		case said == "resource" && found == nil && isResource:
+		switch parameterName := resource.Text(name); {
+		case parameterName == "resource" && found == nil && isResource:
 			found = text
-		case said != "mode" && said != "profile" || isResource:
-			return nil, message.Forbidden(message.ErrOracle, "$validate takes one resource, mode and profile here.")
+		case parameterName != "mode" && parameterName != "profile" || isResource:
+			return nil, message.Forbidden(message.ErrDisclosure, "$validate takes one resource, mode and profile here.")
 		}
 	}
 	if found == nil {
-		return nil, message.Invalid(errParameters, "The body has no resource.")
+		return nil, message.InvalidRequest(errInvalidParameters, "The body has no resource.")
 	}
 	return found, nil
 }
 
-// validation returns the response to $validate, which is an OperationOutcome whether or not the resource is valid.
-func (x *Calls) validation(a *message.Response) (*message.Response, error) {
-	if a.Status/100 == 5 || !a.Succeeded() && a.Status != http.StatusBadRequest &&
+// validationResponse returns the response to $validate, which is an OperationOutcome whether or not the resource is valid.
+func (x *Handler) validationResponse(a *message.Response) (*message.Response, error) {
+	if a.Status/100 == 5 || !a.IsSuccess() && a.Status != http.StatusBadRequest &&
 		a.Status != http.StatusPreconditionFailed && a.Status != http.StatusUnprocessableEntity {
-		return nil, FailedOperation(a, nil)
+		return nil, OperationFailure(a, nil)
 	}
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
@@ -383,53 +383,53 @@ func (x *Calls) validation(a *message.Response) (*message.Response, error) {
 		return nil, err
 	}
 	if res.Type != "OperationOutcome" {
-		return nil, message.NewWithheldError(errOperationAnswer)
+		return nil, message.NewWithheldError(errOperationResponse)
 	}
 	return message.NewResponse(a.Status, a.Body), nil
 }
 
-// ErrOperation means that an operation is not permitted, or not in this way.
-var ErrOperation = errors.New("operation not allowed")
+// ErrOperationNotAllowed means that an operation is not permitted, or not in this way.
+var ErrOperationNotAllowed = errors.New("operation not allowed")
 
-// isWhole reports whether a single scope covers everything that an operation can return.
-func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
+// isFullyCovered reports whether a single scope covers everything that an operation can return.
+func (x *Handler) isFullyCovered(op Operation, i interaction.Interaction) bool {
 	// A response that is judged resource by resource may contain any type.
 	if op.Requirement == RequirePatient {
 		return x.Judge.Rights().IsUnrestricted(smart.AnyType, op.Permission)
 	}
-	return x.isOverType(op, i.Type)
+	return x.coversType(op, i.Type)
 }
 
-// isOverType reports whether a single scope covers all resources of a type. Policies may still deny some of them.
-func (x *Calls) isOverType(op Operation, resourceType string) bool {
+// coversType reports whether a single scope covers all resources of a type. Policies may still deny some of them.
+func (x *Handler) coversType(op Operation, resourceType string) bool {
 	return x.Judge.Rights().UnrestrictedTypes("", op.Permission).Has(resourceType)
 }
 
-// operationCall returns a client's call of an operation without headers that could change the response.
-func operationCall(c message.Call) message.Call {
-	called := message.Get(c.Path, c.Query)
+// newOperationCall returns a client's call of an operation without headers that could change the response.
+func newOperationCall(c message.Call) message.Call {
+	call := message.NewGet(c.Path, c.Query)
 	if c.Method == http.MethodPost {
-		called.Method, called.Body = http.MethodPost, c.Body
+		call.Method, call.Body = http.MethodPost, c.Body
 	}
-	if len(called.Body) > 0 {
-		called.Header = http.Header{"Content-Type": {message.TypeJSON}}
+	if len(call.Body) > 0 {
+		call.Header = http.Header{"Content-Type": {message.TypeJSON}}
 	}
-	return called
+	return call
 }
 
 // checkInstance checks that a grant covers the resource on which an operation is called. An uncovered resource gets the
 // rejection of a missing one.
-func (x *Calls) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
-	grants := x.Judge.Rights().For(i.Type, op.Permission)
+func (x *Handler) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
+	grants := x.Judge.Rights().GrantsFor(i.Type, op.Permission)
 	if len(grants) == 0 {
-		return x.refusedOperation(op, i)
+		return x.insufficientScope(op, i)
 	}
 	return x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants)
 }
 
 // checkCovered reads a resource, and checks that one of the grants covers it.
-func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
-	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
+func (x *Handler) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
+	a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
 		return err
 	}
@@ -437,39 +437,39 @@ func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, gran
 	return err
 }
 
-// theSystem describes the target of an operation without a type.
-const theSystem = "the system"
+// systemTarget describes the target of an operation without a type.
+const systemTarget = "the system"
 
-// refusedOperation returns the error for an operation that no scope allows.
-func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error {
-	refusal := message.Forbidden(message.ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission)
-	if missing := x.Judge.Rights().Missing; missing != "" {
-		refusal = message.Forbidden(message.ErrScope, "%s", missing)
+// insufficientScope returns the error for an operation that no scope allows.
+func (x *Handler) insufficientScope(op Operation, i interaction.Interaction) error {
+	rejection := message.Forbidden(message.ErrInsufficientScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission)
+	if missing := x.Judge.Rights().UnusableScopeReason; missing != "" {
+		rejection = message.Forbidden(message.ErrInsufficientScope, "%s", missing)
 	}
-	return refusal.Lifted(x.Judge.Rights().MissingScopes(i.Type, op.Permission, false))
+	return rejection.WithScope(x.Judge.Rights().MissingScopes(i.Type, op.Permission, false))
 }
 
-// refusedWhole returns the error for an operation that requires a scope for all resources.
-func (x *Calls) refusedWhole(op Operation, i interaction.Interaction) error {
-	return message.Forbidden(message.ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission).
-		Lifted(x.Judge.Rights().MissingScopes(i.Type, op.Permission, true))
+// unrestrictedScopeRequired returns the error for an operation that requires a scope for all resources.
+func (x *Handler) unrestrictedScopeRequired(op Operation, i interaction.Interaction) error {
+	return message.Forbidden(message.ErrInsufficientScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission).
+		WithScope(x.Judge.Rights().MissingScopes(i.Type, op.Permission, true))
 }
 
-// FailedOperation returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
-func FailedOperation(a *message.Response, sent message.SentTerms) error {
+// OperationFailure returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
+func OperationFailure(a *message.Response, sent message.SentTerms) error {
 	switch {
 	case a.Status/100 == 5, a.Status == http.StatusTooManyRequests:
-		return message.Failed(a)
+		return message.ServerFailure(a)
 	case a.Status == http.StatusNotFound, a.Status == http.StatusGone:
 		return message.NotFound()
 	}
-	refusal := message.Invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.Status)
-	refusal.Description = message.ExplainRejection(refusal.Description, a, sent)
-	return refusal
+	rejection := message.InvalidRequest(ErrOperationNotAllowed, "The FHIR server refuses the operation (%d).", a.Status)
+	rejection.Description = message.ExplainRejection(rejection.Description, a, sent)
+	return rejection
 }
 
-// answerGrants returns the grants for resources in an operation's response: those with the operation's read and search
+// responseGrants returns the grants for resources in an operation's response: those with the operation's read and search
 // permissions on the type.
-func (x *Calls) answerGrants(op Operation, resourceType string) []access.Grant {
-	return slices.Clip(x.Judge.Rights().For(resourceType, cmp.Or(op.Permission&message.ReadSearch, smart.Read)))
+func (x *Handler) responseGrants(op Operation, resourceType string) []access.Grant {
+	return slices.Clip(x.Judge.Rights().GrantsFor(resourceType, cmp.Or(op.Permission&message.ReadSearch, smart.Read)))
 }

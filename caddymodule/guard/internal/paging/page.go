@@ -48,25 +48,25 @@ type BranchPosition struct {
 	Path string
 	// Query is the query of the next page on the FHIR server.
 	Query string
-	// Returned is the number of entries on an operation's page that earlier pages have contained.
-	Returned int
-	// Done is true if there are no more pages.
-	Done bool
+	// ReturnedCount is the number of entries on an operation's page that earlier pages have contained.
+	ReturnedCount int
+	// IsDone is true if there are no more pages.
+	IsDone bool
 	// MayBeIncomplete is true if the branch may be incomplete: some FHIR servers omit the next link if duplicates fill a page.
 	MayBeIncomplete bool
 }
 
 // IsFirst reports whether the branch is before its first page.
-func (p BranchPosition) IsFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
+func (p BranchPosition) IsFirst() bool { return !p.IsDone && p.Path == "" && p.Query == "" }
 
 // IsStart reports whether no page has been shown yet.
 func (p Position) IsStart() bool {
-	return p.IsEnd() || !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsFirst() || at.Returned > 0 })
+	return p.IsEnd() || !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsFirst() || at.ReturnedCount > 0 })
 }
 
 // IsEnd reports whether all branches are exhausted.
 func (p Position) IsEnd() bool {
-	return !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.Done || len(at.Pending) > 0 })
+	return !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsDone || len(at.Pending) > 0 })
 }
 
 // Sealing seals texts so that only this server can create and read them.
@@ -100,10 +100,10 @@ func FullRequestPage(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), Position: at}
 }
 
-// AllStarted returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
+// ContinuedSearchPage returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
 // the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge
 // each page.
-func (x Pages) AllStarted(c message.Call, i interaction.Interaction, at Position) Page {
+func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at Position) Page {
 	if x.FullRequestLinks {
 		return FullRequestPage(c, at)
 	}
@@ -111,15 +111,15 @@ func (x Pages) AllStarted(c message.Call, i interaction.Interaction, at Position
 	if i.Kind == interaction.CompartmentSearch {
 		p.Path = i.Path()
 	}
-	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !isForPages(i.Type, p) }))
+	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !isNeededForPages(i.Type, p) }))
 	return p
 }
 
-// isForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient determines
+// isNeededForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient determines
 // the plan of the search.
-func isForPages(resourceType string, p smart.Parameter) bool {
+func isNeededForPages(resourceType string, p smart.Parameter) bool {
 	switch name, _, _ := strings.Cut(p.Name, ":"); {
-	case name == "_count", name == "_sort", name == "_type", name == "patient", IsForResults(p):
+	case name == "_count", name == "_sort", name == "_type", name == "patient", ControlsResults(p):
 		return true
 	default:
 		by, ok := searchparam.Lookup(resourceType, name)
@@ -127,8 +127,8 @@ func isForPages(resourceType string, p smart.Parameter) bool {
 	}
 }
 
-// IsForResults reports whether a parameter controls the content of results or included resources.
-func IsForResults(p smart.Parameter) bool {
+// ControlsResults reports whether a parameter controls the content of results or included resources.
+func ControlsResults(p smart.Parameter) bool {
 	name, _, _ := strings.Cut(p.Name, ":")
 	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
 }
@@ -136,8 +136,8 @@ func IsForResults(p smart.Parameter) bool {
 // Seal returns the link to a page.
 func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	sealed, err := x.seal(ctx, p.encode())
-	if refusal, ok := errors.AsType[*guard.Error](err); ok {
-		return "", refusal
+	if rejection, ok := errors.AsType[*guard.Error](err); ok {
+		return "", rejection
 	}
 	if err != nil {
 		return "", fmt.Errorf("sealing a page link: %w", err)
@@ -145,8 +145,8 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	return x.Addresses.URL(PagePath+sealed, ""), nil
 }
 
-// Opened returns the client's request and the position in a sealed link. A link of another token gets 404.
-func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interaction.Interaction, at Position, err error) {
+// Open returns the client's request and the position in a sealed link. A link of another token gets 404.
+func (x Pages) Open(r *http.Request, sealed string) (c message.Call, i interaction.Interaction, at Position, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return c, i, at, message.NotFound()
 	}
@@ -171,56 +171,56 @@ func (p BranchPosition) Call(first message.Call) message.Call {
 	if p.IsFirst() {
 		return first
 	}
-	return message.Get(p.Path, p.Query)
+	return message.NewGet(p.Path, p.Query)
 }
 
 // Next returns the place after a page, from the FHIR server's next link. A link back to the same page or to the first one is an
 // error.
-func (p BranchPosition) Next(links message.Links, asked message.Call) (BranchPosition, error) {
-	next := links.To("next")
+func (p BranchPosition) Next(links message.Links, requested message.Call) (BranchPosition, error) {
+	next := links.Find("next")
 	if next == "" {
-		return BranchPosition{Done: true}, nil
+		return BranchPosition{IsDone: true}, nil
 	}
-	to, ok := localTo(next, links.To("self"), asked.SearchPath())
+	to, ok := localPosition(next, links.Find("self"), requested.SearchPath())
 	if !ok || to.IsFirst() || to.Path == p.Path && to.Query == p.Query {
 		return BranchPosition{}, message.NewWithheldError(ErrForeignLink)
 	}
 	return to, nil
 }
 
-// localTo returns the place of a link below the FHIR server's base. The base is the self link without the requested path or,
+// localPosition returns the place of a link below the FHIR server's base. The base is the self link without the requested path or,
 // failing that, the part of the link before the first resource type.
-func localTo(address, self, asked string) (BranchPosition, bool) {
+func localPosition(address, self, requestPath string) (BranchPosition, bool) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return BranchPosition{}, false
 	}
-	base, ok := BaseOf(self, asked)
+	base, ok := BaseOf(self, requestPath)
 	if !ok {
-		base = beforeType(rooted(u))
+		base = pathBeforeType(absolutePath(u))
 	}
-	rest, below := strings.CutPrefix(rooted(u), base)
-	return BranchPosition{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
+	rest, isBelow := strings.CutPrefix(absolutePath(u), base)
+	return BranchPosition{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, isBelow && (rest == "" || rest[0] == '/')
 }
 
 // BaseOf returns the path of a link without the requested path.
-func BaseOf(link, asked string) (string, bool) {
+func BaseOf(link, requestPath string) (string, bool) {
 	u, err := url.Parse(link)
 	if err != nil || link == "" {
 		return "", false
 	}
-	path := strings.TrimSuffix(strings.TrimSuffix(rooted(u), "/_search"), "/")
-	if asked == "" {
-		return beforeType(path), true
+	path := strings.TrimSuffix(strings.TrimSuffix(absolutePath(u), "/_search"), "/")
+	if requestPath == "" {
+		return pathBeforeType(path), true
 	}
-	return strings.CutSuffix(path, "/"+asked)
+	return strings.CutSuffix(path, "/"+requestPath)
 }
 
-// rooted returns the path of a link. A relative path counts as below the server's root.
-func rooted(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
+// absolutePath returns the path of a link. A relative path counts as below the server's root.
+func absolutePath(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
 
-// beforeType returns the part of a path before its first resource type.
-func beforeType(path string) string {
+// pathBeforeType returns the part of a path before its first resource type.
+func pathBeforeType(path string) string {
 	at := 0
 	for segment := range strings.SplitSeq(path, "/") {
 		if interaction.IsType(segment) {
@@ -233,23 +233,23 @@ func beforeType(path string) string {
 
 // SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is a page of the response to a call,
 // requested from the FHIR server at the path asked. A link that leads outside of the FHIR server's base is an error.
-func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, links message.Links) (message.Links, error) {
-	self := links.To("self")
+func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string, links message.Links) (message.Links, error) {
+	self := links.Find("self")
 	sealed := message.Links{{Relation: "self", URL: x.Addresses.URL(c.Path, c.Query)}}
-	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // pages of a search by POST are requested by GET
+	firstPage := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // pages of a search by POST are requested by GET
 	for _, l := range links {
 		if l.Relation == "self" {
 			continue
 		}
-		to, ok := localTo(l.URL, self, asked)
+		to, ok := localPosition(l.URL, self, requestPath)
 		if !ok || to.IsFirst() {
 			return nil, fmt.Errorf("%w: relation %q", ErrForeignLink, l.Relation)
 		}
-		i, err := begun.Interaction()
+		i, err := firstPage.Interaction()
 		if err != nil {
 			return nil, err
 		}
-		address, err := x.Seal(ctx, x.AllStarted(begun, i, Position{Branches: []BranchPosition{to}}))
+		address, err := x.Seal(ctx, x.ContinuedSearchPage(firstPage, i, Position{Branches: []BranchPosition{to}}))
 		if err != nil {
 			return nil, err
 		}
@@ -258,20 +258,20 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, link
 	return sealed, nil
 }
 
-// paging are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to the page,
+// pagingParameters are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to the page,
 // so only the gateway may follow it.
-var paging = []string{
+var pagingParameters = []string{
 	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
 	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
 	"queryid", "searchid",
 }
 
-// RefusePaging rejects the FHIR server's own page links.
-func RefusePaging(parameters []smart.Parameter) error {
+// RejectPagingLinks rejects the FHIR server's own page links.
+func RejectPagingLinks(parameters []smart.Parameter) error {
 	for _, p := range parameters {
 		name, _, _ := strings.Cut(p.Name, ":")
-		if slices.Contains(paging, strings.ToLower(name)) {
-			return message.Forbidden(message.ErrOracle, "Pages are reached by the links of a search, not by the parameter %s.", name)
+		if slices.Contains(pagingParameters, strings.ToLower(name)) {
+			return message.Forbidden(message.ErrDisclosure, "Pages are reached by the links of a search, not by the parameter %s.", name)
 		}
 	}
 	return nil

@@ -27,44 +27,44 @@ type PageStates interface {
 var ErrNoState = errors.New("page state is not stored")
 
 const (
-	// maxInline is the maximum size in bytes of a state in a link. Sealing adds a third, and browsers, servers and proxies
+	// maxInlineState is the maximum size in bytes of a state in a link. Sealing adds a third, and browsers, servers and proxies
 	// accept URLs of 2,000 characters.
-	maxInline = 1200
-	// maxState is the maximum size in bytes of a stored state.
-	maxState = 256 << 10
+	maxInlineState = 1200
+	// maxStoredState is the maximum size in bytes of a stored state.
+	maxStoredState = 256 << 10
 )
 
 // First byte of a sealed text after any padding: whether the state or the key of a stored state follows.
 const (
-	inline  = 's'
-	stored  = 'k'
-	padding = "p"
+	inlineMarker = 's'
+	storedMarker = 'k'
+	paddingByte  = "p"
 )
 
 // seal returns the sealed text for a state.
 func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
-	if len(state) <= maxInline || x.States == nil {
-		return x.sealPadded(ctx, string(inline)+string(state))
+	if len(state) <= maxInlineState || x.States == nil {
+		return x.sealPadded(ctx, string(inlineMarker)+string(state))
 	}
-	if len(state) > maxState {
+	if len(state) > maxStoredState {
 		return "", message.TooCostly("The search needs too much state for further pages: ask for fewer types, or for fewer matches per page.")
 	}
 	key := rand.Text()
-	sealed, err := x.Sealing.Seal(ctx, string(state), x.keyBinding(key))
+	sealed, err := x.Sealing.Seal(ctx, string(state), x.bindingForKey(key))
 	if err != nil {
 		return "", err
 	}
 	if err := x.States.PutState(ctx, x.Binding, key, []byte(sealed), pageLifetime); err != nil {
-		return "", unavailable(err)
+		return "", stateUnavailable(err)
 	}
-	return x.sealPadded(ctx, string(stored)+key)
+	return x.sealPadded(ctx, string(storedMarker)+key)
 }
 
 // sealPadded seals the text of a link. With policies, all links have the same length: the length of a state depends on how
 // denied matches shifted the boundaries of the FHIR server's pages.
 func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
 	if x.FullRequestLinks {
-		text = strings.Repeat(padding, max(maxInline+1-len(text), 0)) + text
+		text = strings.Repeat(paddingByte, max(maxInlineState+1-len(text), 0)) + text
 	}
 	return x.Sealing.Seal(ctx, text, x.Binding)
 }
@@ -72,13 +72,13 @@ func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
 // unseal returns the state of a sealed link. Links of other tokens get 404.
 func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	text, err := x.Sealing.Unseal(ctx, sealed, x.Binding, pageLifetime)
-	if text = strings.TrimLeft(text, padding); err != nil || text == "" {
+	if text = strings.TrimLeft(text, paddingByte); err != nil || text == "" {
 		return "", message.NotFound()
 	}
-	if text[0] == inline {
+	if text[0] == inlineMarker {
 		return text[1:], nil
 	}
-	if x.States == nil || text[0] != stored {
+	if x.States == nil || text[0] != storedMarker {
 		return "", message.NotFound()
 	}
 	key := text[1:]
@@ -87,24 +87,24 @@ func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	case errors.Is(err, ErrNoState):
 		return "", &guard.Error{Status: http.StatusGone, Description: "The link to this page has expired: search again.", Err: err}
 	case err != nil:
-		return "", unavailable(err)
+		return "", stateUnavailable(err)
 	}
-	if text, err = x.Sealing.Unseal(ctx, string(state), x.keyBinding(key), pageLifetime); err != nil {
+	if text, err = x.Sealing.Unseal(ctx, string(state), x.bindingForKey(key), pageLifetime); err != nil {
 		return "", message.NotFound()
 	}
 	return text, nil
 }
 
-// keyBinding also binds a stored state to its key.
-func (x Pages) keyBinding(key string) string { return "state\x00" + key + "\x00" + x.Binding }
+// bindingForKey also binds a stored state to its key.
+func (x Pages) bindingForKey(key string) string { return "state\x00" + key + "\x00" + x.Binding }
 
-// retryState is the Retry-After if a state cannot be stored or read.
-const retryState = 10 * time.Second
+// stateRetryAfter is the Retry-After if a state cannot be stored or read.
+const stateRetryAfter = 10 * time.Second
 
-func unavailable(err error) error {
+func stateUnavailable(err error) error {
 	return &guard.Error{
 		Status: http.StatusServiceUnavailable, Description: "The link to the page cannot be stored or read now: try again later.",
-		Wait: retryState, Err: fmt.Errorf("page state: %w", err),
+		Wait: stateRetryAfter, Err: fmt.Errorf("page state: %w", err),
 	}
 }
 
@@ -117,47 +117,47 @@ type stateWriter struct {
 	types map[string]uint64
 }
 
-func (w *stateWriter) number(n int) { w.out = binary.AppendUvarint(w.out, uint64(max(n, 0))) }
+func (w *stateWriter) writeNumber(n int) { w.out = binary.AppendUvarint(w.out, uint64(max(n, 0))) }
 
-func (w *stateWriter) text(s string) {
-	w.number(len(s))
+func (w *stateWriter) writeText(s string) {
+	w.writeNumber(len(s))
 	w.out = append(w.out, s...)
 }
 
-// resourceType writes the number of a type, followed by its name at the first occurrence.
-func (w *stateWriter) resourceType(name string) {
+// writeResourceType writes the number of a type, followed by its name at the first occurrence.
+func (w *stateWriter) writeResourceType(name string) {
 	n, ok := w.types[name]
 	if !ok {
 		n = uint64(len(w.types))
 		w.types[name] = n
 	}
-	if w.number(int(n)); !ok {
-		w.text(name)
+	if w.writeNumber(int(n)); !ok {
+		w.writeText(name)
 	}
 }
 
-// Encodings of ids, as a number before them. For text, the number is textID plus the length.
+// Encodings of ids, as a number before them. For text, the number is textEncoding plus the length.
 const (
-	uuidID   = iota // 16 bytes
-	numberID        // unsigned varint
-	textID
+	uuidEncoding   = iota // 16 bytes
+	numberEncoding        // unsigned varint
+	textEncoding
 )
 
 // maxNumber is the largest number in a state.
 const maxNumber = 1 << 62
 
-// id writes an id. Most ids are UUIDs or numbers.
-func (w *stateWriter) id(id string) {
+// writeID writes an id. Most ids are UUIDs or numbers.
+func (w *stateWriter) writeID(id string) {
 	if raw, ok := parseUUID(id); ok {
-		w.out = append(append(w.out, uuidID), raw[:]...)
+		w.out = append(append(w.out, uuidEncoding), raw[:]...)
 		return
 	}
 	if n, err := strconv.Atoi(id); err == nil && n >= 0 && n <= maxNumber && strconv.Itoa(n) == id {
-		w.number(numberID)
-		w.number(n)
+		w.writeNumber(numberEncoding)
+		w.writeNumber(n)
 		return
 	}
-	w.number(textID + len(id))
+	w.writeNumber(textEncoding + len(id))
 	w.out = append(w.out, id...)
 }
 
@@ -188,23 +188,23 @@ func parseUUID(s string) (raw [16]byte, ok bool) {
 // encode returns the state for a link.
 func (p Page) encode() []byte {
 	w := stateWriter{types: map[string]uint64{}}
-	w.text(p.Method)
-	w.text(p.Path)
-	w.text(p.Query)
-	w.text(p.Body)
-	w.number(p.Position.ReturnedCount)
-	w.number(p.Position.Total)
-	w.number(len(p.Position.Branches))
+	w.writeText(p.Method)
+	w.writeText(p.Path)
+	w.writeText(p.Query)
+	w.writeText(p.Body)
+	w.writeNumber(p.Position.ReturnedCount)
+	w.writeNumber(p.Position.Total)
+	w.writeNumber(len(p.Position.Branches))
 	for _, at := range p.Position.Branches {
-		w.number(boolBit(at.Done, 1) | boolBit(at.MayBeIncomplete, 2))
-		w.text(at.Path)
-		w.text(at.Query)
-		w.number(at.Returned)
-		w.number(len(at.Pending))
+		w.writeNumber(boolBit(at.IsDone, 1) | boolBit(at.MayBeIncomplete, 2))
+		w.writeText(at.Path)
+		w.writeText(at.Query)
+		w.writeNumber(at.ReturnedCount)
+		w.writeNumber(len(at.Pending))
 		for _, reference := range at.Pending {
 			resourceType, id, _ := strings.Cut(reference, "/")
-			w.resourceType(resourceType)
-			w.id(id)
+			w.writeResourceType(resourceType)
+			w.writeID(id)
 		}
 	}
 	return w.out
@@ -217,79 +217,79 @@ func boolBit(is bool, bit int) int {
 	return 0
 }
 
-var errState = errors.New("malformed page state")
+var errMalformedState = errors.New("malformed page state")
 
 // stateReader decodes a state. After an error, it returns zero values.
 type stateReader struct {
-	rest  string
-	types []string
-	err   error
+	remaining string
+	types     []string
+	err       error
 }
 
-func (r *stateReader) take(n int) string {
-	if n < 0 || n > len(r.rest) {
-		r.err, r.rest = errState, ""
+func (r *stateReader) readBytes(n int) string {
+	if n < 0 || n > len(r.remaining) {
+		r.err, r.remaining = errMalformedState, ""
 		return ""
 	}
-	taken := r.rest[:n]
-	r.rest = r.rest[n:]
-	return taken
+	text := r.remaining[:n]
+	r.remaining = r.remaining[n:]
+	return text
 }
 
-func (r *stateReader) number() int {
-	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+func (r *stateReader) readNumber() int {
+	n, size := binary.Uvarint([]byte(r.remaining[:min(len(r.remaining), binary.MaxVarintLen64)]))
 	if size <= 0 || n > maxNumber {
-		r.err, r.rest = errState, ""
+		r.err, r.remaining = errMalformedState, ""
 		return 0
 	}
-	r.rest = r.rest[size:]
+	r.remaining = r.remaining[size:]
 	return int(n)
 }
 
-func (r *stateReader) text() string { return r.take(r.number()) }
+func (r *stateReader) readText() string { return r.readBytes(r.readNumber()) }
 
-func (r *stateReader) resourceType() string {
-	n := r.number()
+func (r *stateReader) readResourceType() string {
+	n := r.readNumber()
 	switch {
 	case n == len(r.types):
-		r.types = append(r.types, r.text())
+		r.types = append(r.types, r.readText())
 	case n > len(r.types):
-		r.err = errState
+		r.err = errMalformedState
 		return ""
 	}
 	return r.types[n]
 }
 
-func (r *stateReader) id() string {
-	switch n := r.number(); n {
-	case uuidID:
-		raw := r.take(16)
+func (r *stateReader) readID() string {
+	switch n := r.readNumber(); n {
+	case uuidEncoding:
+		raw := r.readBytes(16)
 		if len(raw) < 16 {
 			return ""
 		}
 		return fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
-	case numberID:
-		return strconv.Itoa(r.number())
+	case numberEncoding:
+		return strconv.Itoa(r.readNumber())
 	default:
-		return r.take(n - textID)
+		return r.readBytes(n - textEncoding)
 	}
 }
 
 // decodePage decodes the result of [Page.encode].
 func decodePage(state string) (p Page, err error) {
-	r := stateReader{rest: state}
-	p.Method, p.Path, p.Query, p.Body = r.text(), r.text(), r.text(), r.text()
-	p.Position.ReturnedCount, p.Position.Total = r.number(), r.number()
-	for places := r.number(); places > 0 && r.err == nil; places-- {
-		flags := r.number()
-		at := BranchPosition{Done: flags&1 != 0, MayBeIncomplete: flags&2 != 0, Path: r.text(), Query: r.text(), Returned: r.number()}
-		for left := r.number(); left > 0 && r.err == nil; left-- {
-			at.Pending = append(at.Pending, r.resourceType()+"/"+r.id())
+	r := stateReader{remaining: state}
+	p.Method, p.Path, p.Query, p.Body = r.readText(), r.readText(), r.readText(), r.readText()
+	p.Position.ReturnedCount, p.Position.Total = r.readNumber(), r.readNumber()
+	for branchCount := r.readNumber(); branchCount > 0 && r.err == nil; branchCount-- {
+		flags := r.readNumber()
+		at := BranchPosition{IsDone: flags&1 != 0, MayBeIncomplete: flags&2 != 0, Path: r.readText(), Query: r.readText(), ReturnedCount: r.readNumber()}
+		for pendingCount := r.readNumber(); pendingCount > 0 && r.err == nil; pendingCount-- {
+			at.Pending = append(at.Pending, r.readResourceType()+"/"+r.readID())
 		}
 		p.Position.Branches = append(p.Position.Branches, at)
 	}
-	if r.err == nil && r.rest != "" {
-		r.err = errState
+	if r.err == nil && r.remaining != "" {
+		r.err = errMalformedState
 	}
 	return p, r.err
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// sealing seals by prefixing the time and the binding.
-type sealing struct{}
+// bindingSealing seals by prefixing the time and the binding.
+type bindingSealing struct{}
 
-func (sealing) Seal(_ context.Context, text, binding string) (string, error) {
+func (bindingSealing) Seal(_ context.Context, text, binding string) (string, error) {
 	return time.Now().UTC().Format(time.RFC3339) + "\n" + binding + "\n" + text, nil
 }
 
-func (sealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+func (bindingSealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	at, rest, _ := strings.Cut(sealed, "\n")
 	made, err := time.Parse(time.RFC3339, at)
 	text, ok := strings.CutPrefix(rest, binding+"\n")
@@ -65,20 +65,20 @@ func TestStoredState(t *testing.T) {
 		binding func(key string) string // binding of the stored state
 		status  int
 	}{
-		"as it was stored":         {of.keyBinding, 0},
-		"that of another key":      {func(key string) string { return of.keyBinding(key + "x") }, http.StatusNotFound},
-		"that of another token":    {Pages{Binding: "other"}.keyBinding, http.StatusNotFound},
+		"as it was stored":         {of.bindingForKey, 0},
+		"that of another key":      {func(key string) string { return of.bindingForKey(key + "x") }, http.StatusNotFound},
+		"that of another token":    {Pages{Binding: "other"}.bindingForKey, http.StatusNotFound},
 		"what is sealed as a link": {func(string) string { return of.Binding }, http.StatusNotFound},
 	} {
 		s := &states{}
-		x := Pages{Sealing: sealing{}, States: s, Binding: "token"}
-		state := strings.Repeat("x", maxInline+1)
+		x := Pages{Sealing: bindingSealing{}, States: s, Binding: "token"}
+		state := strings.Repeat("x", maxInlineState+1)
 		link, err := x.seal(t.Context(), []byte(state))
 		if err != nil || len(s.byKey) != 1 || s.ttl != 24*time.Hour {
 			t.Fatalf("%d states are stored for %v, %v", len(s.byKey), s.ttl, err)
 		}
 		for key := range s.byKey {
-			sealed, _ := sealing{}.Seal(t.Context(), state, tt.binding(key))
+			sealed, _ := bindingSealing{}.Seal(t.Context(), state, tt.binding(key))
 			s.byKey[key] = []byte(sealed)
 		}
 		if got, err := x.unseal(t.Context(), link); statusOf(err) != tt.status || (got == state) != (tt.status == 0) {
@@ -94,14 +94,14 @@ func TestStateLimits(t *testing.T) {
 		size, stored, status int
 		err                  error
 	}{
-		"a short one":             {maxInline, 0, 0, nil},
-		"a long one":              {maxState, 1, 0, nil},
-		"one that is too long":    {maxState + 1, 0, http.StatusForbidden, nil},
-		"a store that is not up":  {maxInline + 1, 1, http.StatusServiceUnavailable, errors.New("not up")},
-		"one that needs no store": {maxInline, 0, 0, errors.New("not up")},
+		"a short one":             {maxInlineState, 0, 0, nil},
+		"a long one":              {maxStoredState, 1, 0, nil},
+		"one that is too long":    {maxStoredState + 1, 0, http.StatusForbidden, nil},
+		"a store that is not up":  {maxInlineState + 1, 1, http.StatusServiceUnavailable, errors.New("not up")},
+		"one that needs no store": {maxInlineState, 0, 0, errors.New("not up")},
 	} {
 		s := &states{err: tt.err}
-		_, err := Pages{Sealing: sealing{}, States: s}.seal(t.Context(), make([]byte, tt.size))
+		_, err := Pages{Sealing: bindingSealing{}, States: s}.seal(t.Context(), make([]byte, tt.size))
 		if statusOf(err) != tt.status || (err == nil) != (tt.status == 0) || len(s.byKey) != tt.stored {
 			t.Errorf("%s: %d stored, %v", name, len(s.byKey), err)
 		}
@@ -112,7 +112,7 @@ func TestStateLimits(t *testing.T) {
 func TestLinkExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := Pages{Sealing: sealing{}, Binding: "token"}
+		x := Pages{Sealing: bindingSealing{}, Binding: "token"}
 		link, err := x.seal(t.Context(), []byte("state"))
 		if err != nil {
 			t.Fatal(err)
@@ -130,9 +130,9 @@ func TestLinkExpires(t *testing.T) {
 var pageCases = map[string]Page{
 	"empty":       {},
 	"first page":  {Method: "GET", Path: "Observation", Query: "_count=10", Position: Position{Branches: []BranchPosition{{}}}},
-	"posted form": {Method: "POST", Path: "Observation/_search", Body: "code=a&_count=10", Position: Position{ReturnedCount: 7, Total: 900, Branches: []BranchPosition{{Path: "Observation", Query: "x=1", Returned: 3}}}},
+	"posted form": {Method: "POST", Path: "Observation/_search", Body: "code=a&_count=10", Position: Position{ReturnedCount: 7, Total: 900, Branches: []BranchPosition{{Path: "Observation", Query: "x=1", ReturnedCount: 3}}}},
 	"ids of all kinds": {Path: "", Query: "_type=Observation,Condition", Position: Position{Branches: []BranchPosition{
-		{Done: true, MayBeIncomplete: true, Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789ab", "Condition/12", "Observation/012", "Observation/0"}},
+		{IsDone: true, MayBeIncomplete: true, Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789ab", "Condition/12", "Observation/012", "Observation/0"}},
 		{Query: "_getpages=1", Pending: []string{"Condition/" + strings.Repeat("x", 64), "Condition/0B3C9E2E-7F43-4A6B-9D8E-0123456789AB", "Condition/9223372036854775807", "Condition/-1", "Condition/+1"}},
 		{Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e0-123456789ab", "Observation/" + strings.Repeat("y", 200)}},
 	}}},

@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Reads answers the reads and histories of one request.
-type Reads struct {
+// Handler answers the reads and histories of one request.
+type Handler struct {
 	Server    *fhirserver.Server // sends requests to the FHIR server
 	Judge     *judge.Judge       // judges the responses of the FHIR server
 	Addresses message.Addresses  // public addresses of the FHIR API
@@ -31,36 +31,36 @@ type Reads struct {
 
 // Read answers a read or vread. The request to the FHIR server is sent even if no grant may cover the resource, and missing and
 // uncovered resources get the same response, so that clients cannot distinguish them.
-func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	grants := x.Judge.Rights().For(i.Type, smart.Read)
+func (x *Handler) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
 	if len(grants) == 0 {
 		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	}
 	of := interaction.Reference{Type: i.Type, ID: i.ID}
-	judge := x.Judge.Readable
+	judge := x.Judge.ReadCurrent
 	if i.Kind == interaction.VRead {
 		judge = x.Judge.ReadCovered
 		if err := x.Judge.CheckCurrent(ctx, of); err != nil {
 			return nil, err
 		}
 	}
-	held, err := x.Server.DoBuffered(ctx, message.Get(c.Path, ""))
+	buffered, err := x.Server.DoBuffered(ctx, message.NewGet(c.Path, ""))
 	if err != nil {
-		held.Release()
+		buffered.Release()
 		return nil, err
 	}
-	a := &held.Response
+	a := &buffered.Response
 	if _, err := judge(ctx, of, grants, a); err != nil {
-		held.Release()
+		buffered.Release()
 		return nil, err
 	}
-	a.Buffer = held.Detach()
+	a.Buffer = buffered.Detach()
 	return a, nil
 }
 
-// Admit judges the read of a Binary without its data, unless policies look at the data, and returns the judged part.
-func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, resource.Resource, error) {
-	grants := x.Judge.Rights().For(i.Type, smart.Read)
+// JudgeBinary judges the read of a Binary without its data, unless policies look at the data, and returns the judged part.
+func (x *Handler) JudgeBinary(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, resource.Resource, error) {
+	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
 	if len(grants) == 0 {
 		return nil, resource.Resource{}, message.InsufficientScope(x.Judge.Rights(), i)
 	}
@@ -68,43 +68,43 @@ func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interac
 	if err != nil {
 		return nil, resource.Resource{}, err
 	}
-	res, err := x.Judge.Readable(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a)
+	res, err := x.Judge.ReadCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a)
 	return a, res, err
 }
 
 // InstanceHistory returns the covered versions of a resource. Each is judged by itself, because an older version may have
 // belonged to another patient.
-func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	grants := x.Judge.Rights().For(i.Type, smart.Read)
+func (x *Handler) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
 	if len(grants) == 0 {
 		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	}
 	if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
 		return nil, err
 	}
-	asked := x.Server.RequestCount() + 1
-	a, err := x.historyOf(ctx, c, i)
+	requestsBefore := x.Server.RequestCount() + 1
+	a, err := x.startHistory(ctx, c, i)
 	if err != nil {
-		return nil, x.Judge.PadRejection(ctx, i.Type, grants, asked, err)
+		return nil, x.Judge.PadRejection(ctx, i.Type, grants, requestsBefore, err)
 	}
 	return a, nil
 }
 
 // History returns the versions of all resources of a type, or of all types. It requires scopes for all of them, because a
 // deletion does not contain the owner of the resource.
-func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+func (x *Handler) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	of := cmp.Or(i.Type, smart.AnyType)
 	switch {
-	case len(x.Judge.Rights().For(of, smart.Search)) == 0:
+	case len(x.Judge.Rights().GrantsFor(of, smart.Search)) == 0:
 		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	case !x.Judge.Rights().IsUnrestricted(of, smart.Search):
-		return nil, message.Forbidden(message.ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(message.MissingScopes(x.Judge.Rights(), i))
+		return nil, message.Forbidden(message.ErrDisclosure, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).WithScope(message.MissingScopes(x.Judge.Rights(), i))
 	}
-	return x.historyOf(ctx, c, i)
+	return x.startHistory(ctx, c, i)
 }
 
-func (x *Reads) historyOf(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
-	if err := paging.RefusePaging(i.Parameters); err != nil {
+func (x *Handler) startHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	if err := paging.RejectPagingLinks(i.Parameters); err != nil {
 		return nil, err
 	}
 	return x.HistoryPage(ctx, c, i, paging.Position{Branches: make([]paging.BranchPosition, 1)}, x.Addresses.URL(c.Path, c.Query))
@@ -114,40 +114,40 @@ func (x *Reads) historyOf(ctx context.Context, c message.Call, i interaction.Int
 var historyParameters = []string{"_count", "_since", "_at"}
 
 // HistoryPage returns the versions from a position on. If no version is visible, the resource is reported as missing.
-func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
+func (x *Handler) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // the start has been checked
 		if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
 			return nil, err
 		}
 	}
-	whole := x.Judge.Rights().IsUnrestricted(i.Type, i.Permission())
-	first := message.Get(c.Path, c.Query)
-	if !whole {
-		passed := slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !slices.Contains(historyParameters, p.Name) })
-		first.Query = smart.EncodeParameters(passed)
+	isUnrestricted := x.Judge.Rights().IsUnrestricted(i.Type, i.Permission())
+	first := message.NewGet(c.Path, c.Query)
+	if !isUnrestricted {
+		forwarded := slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !slices.Contains(historyParameters, p.Name) })
+		first.Query = smart.EncodeParameters(forwarded)
 	}
 	if len(at.Branches) != 1 {
 		return nil, message.NotFound()
 	}
-	out := &message.Bundle{Kind: "history", Total: -1, Links: []message.Link{{Relation: "self", URL: self}}}
+	out := &message.Bundle{Type: "history", Total: -1, Links: []message.Link{{Relation: "self", URL: self}}}
 	from := at.Branches[0]
-	for fetched := 0; !from.Done && len(out.Entries) == 0 && fetched < x.fetches(at, whole); fetched++ {
+	for fetched := 0; !from.IsDone && len(out.Entries) == 0 && fetched < x.maxFetches(at, isUnrestricted); fetched++ {
 		got, next, err := x.fetchHistory(ctx, first, from)
 		if err != nil {
 			return nil, err
 		}
-		if whole && i.Kind == interaction.InstanceHistory {
+		if isUnrestricted && i.Kind == interaction.InstanceHistory {
 			out.Total = got.Total
 		}
-		if out.Entries, err = x.versions(ctx, i, got.Entries, whole); err != nil {
+		if out.Entries, err = x.visibleVersions(ctx, i, got.Entries, isUnrestricted); err != nil {
 			return nil, err
 		}
 		from = next
 	}
-	if len(out.Entries) == 0 && !whole && at.IsStart() {
+	if len(out.Entries) == 0 && !isUnrestricted && at.IsStart() {
 		return nil, message.NotFound()
 	}
-	if !from.Done {
+	if !from.IsDone {
 		next, err := x.Pages.Seal(ctx, paging.Page{Path: c.Path, Query: c.Query, Position: paging.Position{Branches: []paging.BranchPosition{from}}})
 		if err != nil {
 			return nil, err
@@ -157,17 +157,17 @@ func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.I
 	return out.Response(), nil
 }
 
-// fetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise, the
+// maxFetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise, the
 // time until 404 would reveal the number of versions of another patient's resource.
-func (x *Reads) fetches(at paging.Position, whole bool) int {
-	if at.IsStart() && !whole {
+func (x *Handler) maxFetches(at paging.Position, isUnrestricted bool) int {
+	if at.IsStart() && !isUnrestricted {
 		return 1
 	}
 	return paging.MaxFetches
 }
 
 // fetchHistory requests a page of versions from the FHIR server.
-func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
+func (x *Handler) fetchHistory(ctx context.Context, first message.Call, from paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
 	c := from.Call(first)
 	a, err := x.Server.Do(ctx, c)
 	if err != nil {
@@ -176,7 +176,7 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	if a.Status == http.StatusNotFound || a.Status == http.StatusGone {
 		return nil, paging.BranchPosition{}, message.NotFound()
 	}
-	got, err := x.Addresses.BundleOf(a, false, nil, first.SentTerms)
+	got, err := x.Addresses.ParseSearchResponse(a, false, nil, first.SentTerms)
 	if err != nil {
 		return nil, paging.BranchPosition{}, err
 	}
@@ -184,13 +184,13 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	return got, next, err
 }
 
-// versions returns the visible entries.
-func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries []message.Entry, whole bool) ([]message.Entry, error) {
-	var kept []message.Entry
-	grants := x.Judge.Rights().For(i.Type, smart.Read)
+// visibleVersions returns the visible entries.
+func (x *Handler) visibleVersions(ctx context.Context, i interaction.Interaction, entries []message.Entry, isUnrestricted bool) ([]message.Entry, error) {
+	var visible []message.Entry
+	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
 	for _, e := range entries {
-		ok := whole
-		if !whole && len(e.Resource) > 0 {
+		ok := isUnrestricted
+		if !isUnrestricted && len(e.Resource) > 0 {
 			res, err := x.Addresses.Parse(e.Resource)
 			if err != nil {
 				return nil, err
@@ -201,18 +201,18 @@ func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries
 			ok = ok && res.Type == i.Type && res.ID == i.ID
 		}
 		if ok {
-			e, err := x.version(e)
+			e, err := x.publicVersion(e)
 			if err != nil {
 				return nil, message.NewWithheldError(err)
 			}
-			kept = append(kept, e)
+			visible = append(visible, e)
 		}
 	}
-	return kept, nil
+	return visible, nil
 }
 
-// version returns the entry of a version with public addresses, reduced to the members of R4.
-func (x *Reads) version(e message.Entry) (message.Entry, error) {
+// publicVersion returns the entry of a version with public addresses, reduced to the members of R4.
+func (x *Handler) publicVersion(e message.Entry) (message.Entry, error) {
 	var request struct {
 		Method string `json:"method,omitempty"`
 		URL    string `json:"url,omitempty"`

@@ -16,63 +16,63 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// merge builds a page from the pages of the branches: one branch after the other, or in the order of _sort.
-type merge struct {
-	pages      *pages
-	filter     *filter
-	query      query
-	disclosure disclosure
-	size       int // matches per page; 0 leaves the size to the FHIR server
-	branchSize int // matches requested per branch; 0 leaves the size to the FHIR server
-	most       int // maximum number of pages to read from the FHIR server
-	sources    []source
-	postponed  bool // matches are left for the next page, because judging them could exceed the limit on requests
-	dropped    int  // number of withheld matches and duplicates
-	told       int  // total in the FHIR server's response for a single branch; -1 if none
-	matches    []message.Entry
-	others     []message.Entry // other entries on the pages with matches
+// merger builds a page from the pages of the branches: one branch after the other, or in the order of _sort.
+type merger struct {
+	pages        *pageReader
+	matchFilter  *matchFilter
+	query        query
+	disclosure   disclosure
+	pageSize     int // matches per page; 0 leaves the size to the FHIR server
+	branchSize   int // matches requested per branch; 0 leaves the size to the FHIR server
+	maxPages     int // maximum number of pages to read from the FHIR server
+	sources      []branchState
+	hasPostponed bool // matches are left for the next page, because judging them could exceed the limit on requests
+	droppedCount int  // number of withheld matches and duplicates
+	serverTotal  int  // total in the FHIR server's response for a single branch; -1 if none
+	matches      []message.Entry
+	nonMatches   []message.Entry // other entries on the pages with matches
 }
 
-// source is the state of a branch. Its next matches are taken from memory first, then from left, then from the next
+// branchState is the state of a branch. Its next matches are taken from memory first, then from left, then from the next
 // page.
-type source struct {
-	matches []message.Entry       // visible matches in memory that are not yet on a page
-	others  []message.Entry       // the page's other entries, until one of its matches is used
-	left    []string              // Type/id of matches that were read, but are no longer in memory
-	next    paging.BranchPosition // next page of the FHIR server
-	// before is the place of the page in memory, until one of its matches is used: the page can then be read again.
-	before *paging.BranchPosition
+type branchState struct {
+	matches    []message.Entry       // visible matches in memory that are not yet on a page
+	nonMatches []message.Entry       // the page's other entries, until one of its matches is used
+	pendingIDs []string              // Type/id of matches that were read, but are no longer in memory
+	nextPage   paging.BranchPosition // next page of the FHIR server
+	// currentPage is the place of the page in memory, until one of its matches is used: the page can then be read again.
+	currentPage *paging.BranchPosition
 }
 
-// newMerge starts a search, or continues it at a position, which then has a place for each branch.
-func newMerge(x *Searches, p plan, at paging.Position) *merge {
-	size := pageSize(p.disclosure.judged, p.response.count)
-	m := &merge{
-		pages:  &pages{x: x, query: p.query, judged: p.disclosure.judged, overAll: isOverAll(p.interaction)},
-		filter: &filter{x: x, branches: p.branches, remembers: p.along.includes != (includes{}), grants: grants{judge: x.Judge}},
-		query:  p.query, disclosure: p.disclosure, size: size, branchSize: branchSize(size, p.response.count, len(p.branches), len(p.query.order) > 0),
-		sources: make([]source, len(p.branches)), told: -1, most: x.mostRequests(),
+// newMerger starts a search, or continues it at a position, which then has a place for each branch.
+func newMerger(x *Handler, p searchPlan, at paging.Position) *merger {
+	size := pageSize(p.disclosure.isJudged, p.response.count)
+	m := &merger{
+		pages:       &pageReader{handler: x, query: p.query, judgesEntries: p.disclosure.isJudged, searchesAllTypes: searchesAllTypes(p.interaction)},
+		matchFilter: &matchFilter{handler: x, branches: p.branches, cachesAccess: p.inclusions.kinds != (includes{}), grants: grantCache{judge: x.Judge}},
+		query:       p.query, disclosure: p.disclosure, pageSize: size, branchSize: branchSize(size, p.response.count, len(p.branches), len(p.query.order) > 0),
+		sources: make([]branchState, len(p.branches)), serverTotal: -1, maxPages: x.maxPageRequests(),
 	}
 	for i := range m.sources {
-		m.sources[i].next.Done = p.query.nothing
+		m.sources[i].nextPage.IsDone = p.query.matchesNothing
 	}
 	for i, p := range at.Branches {
-		m.sources[i].left = p.Pending
-		m.sources[i].next = paging.BranchPosition{Path: p.Path, Query: p.Query, Done: p.Done, MayBeIncomplete: p.MayBeIncomplete}
+		m.sources[i].pendingIDs = p.Pending
+		m.sources[i].nextPage = paging.BranchPosition{Path: p.Path, Query: p.Query, IsDone: p.IsDone, MayBeIncomplete: p.MayBeIncomplete}
 	}
 	return m
 }
 
-// mostRequests returns the maximum number of requests to read the pages of the FHIR server for one page. The remaining
+// maxPageRequests returns the maximum number of requests to read the pages of the FHIR server for one page. The remaining
 // requests are for resources that matches depend on and for included resources.
-func (x *Searches) mostRequests() int {
-	return max(min(x.Requests*3/4, x.Requests-x.Server.RequestCount()), 1)
+func (x *Handler) maxPageRequests() int {
+	return max(min(x.MaxRequests*3/4, x.MaxRequests-x.Server.RequestCount()), 1)
 }
 
-// fill collects the matches of a page. Without a size, the page is as long as the FHIR server's.
-func (m *merge) fill(ctx context.Context) error {
-	m.matches = newEntries()
-	for m.size == 0 || len(m.matches) < m.size {
+// fillPage collects the matches of a page. Without a size, the page is as long as the FHIR server's.
+func (m *merger) fillPage(ctx context.Context) error {
+	m.matches = newEntryList()
+	for m.pageSize == 0 || len(m.matches) < m.pageSize {
 		e, err := m.next(ctx)
 		if err != nil {
 			return err
@@ -88,39 +88,39 @@ func (m *merge) fill(ctx context.Context) error {
 	return nil
 }
 
-// entries returns the matches of a page and the included entries.
-func (m *merge) entries(ctx context.Context, along along) ([]message.Entry, error) {
-	if err := m.fill(ctx); err != nil {
+// pageEntries returns the matches of a page and the included entries.
+func (m *merger) pageEntries(ctx context.Context, inclusions inclusionPlan) ([]message.Entry, error) {
+	if err := m.fillPage(ctx); err != nil {
 		return nil, err
 	}
-	if len(m.others) == 0 && len(along.referring) == 0 {
+	if len(m.nonMatches) == 0 && len(inclusions.referringChains) == 0 {
 		return m.matches, nil
 	}
-	others, err := m.included(ctx, along)
-	return append(m.matches, others...), err
+	included, err := m.includedEntries(ctx, inclusions)
+	return append(m.matches, included...), err
 }
 
 // next removes the next match from its source. It returns nil if peek does.
-func (m *merge) next(ctx context.Context) (*message.Entry, error) {
+func (m *merger) next(ctx context.Context) (*message.Entry, error) {
 	first, err := m.peek(ctx, len(m.query.order) == 0)
 	if first == nil || err != nil {
 		return nil, err
 	}
 	e := &first.matches[0]
-	m.others = append(m.others, first.others...)
-	first.matches, first.others, first.before = first.matches[1:], nil, nil
+	m.nonMatches = append(m.nonMatches, first.nonMatches...)
+	first.matches, first.nonMatches, first.currentPage = first.matches[1:], nil, nil
 	return e, nil
 }
 
 // lookAhead reads until a visible match follows the page, or all sources are exhausted. Matches left from earlier pages are
 // visible, except for types that depend on other resources: they may have been postponed unjudged.
-func (m *merge) lookAhead(ctx context.Context) error {
+func (m *merger) lookAhead(ctx context.Context) error {
 	for _, from := range m.sources {
 		if len(from.matches) > 0 {
 			return nil
 		}
-		if len(from.left) > 0 {
-			if resourceType, _, _ := strings.Cut(from.left[0], "/"); !m.pages.x.Shared.Depends(resourceType) {
+		if len(from.pendingIDs) > 0 {
+			if resourceType, _, _ := strings.Cut(from.pendingIDs[0], "/"); !m.pages.handler.TypeRules.MayNeedLookups(resourceType) {
 				return nil
 			}
 		}
@@ -131,11 +131,11 @@ func (m *merge) lookAhead(ctx context.Context) error {
 
 // peek returns the source with the next match in the order of the search or, with firstFound, the first source that has a
 // match. It returns nil if all sources are exhausted, or if the limits of a page forbid another request.
-func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
-	var first *source
+func (m *merger) peek(ctx context.Context, stopAtFirst bool) (*branchState, error) {
+	var first *branchState
 	for n := range m.sources {
 		from := &m.sources[n]
-		for len(from.matches) == 0 && (len(from.left) > 0 || !from.next.Done) {
+		for len(from.matches) == 0 && (len(from.pendingIDs) > 0 || !from.nextPage.IsDone) {
 			if !m.mayFetch() {
 				return nil, nil
 			}
@@ -143,10 +143,10 @@ func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 				return nil, err
 			}
 		}
-		if len(from.matches) > 0 && (first == nil || m.query.order.less(m.pages.x.Parameters, &from.matches[0], &first.matches[0])) {
+		if len(from.matches) > 0 && (first == nil || m.query.order.isBefore(m.pages.handler.Parameters, &from.matches[0], &first.matches[0])) {
 			first = from
 		}
-		if first != nil && firstFound {
+		if first != nil && stopAtFirst {
 			break
 		}
 	}
@@ -155,47 +155,47 @@ func (m *merge) peek(ctx context.Context, firstFound bool) (*source, error) {
 
 // mayFetch reports whether another page of the FHIR server may be read. A page without a size ends with the FHIR server's
 // page, any other page also at the size limit in bytes.
-func (m *merge) mayFetch() bool {
-	return m.pages.fetched < m.most && !m.postponed && (len(m.matches) == 0 || m.size > 0 && m.pages.size < m.pages.x.Limit)
+func (m *merger) mayFetch() bool {
+	return m.pages.fetchedCount < m.maxPages && !m.hasPostponed && (len(m.matches) == 0 || m.pageSize > 0 && m.pages.totalBytes < m.pages.handler.MaxResponseBytes)
 }
 
 // fetch loads the next matches of a source: those left, or the next page.
-func (m *merge) fetch(ctx context.Context, n int) error {
+func (m *merger) fetch(ctx context.Context, n int) error {
 	from := &m.sources[n]
-	from.others, from.before = nil, nil
-	before := m.pages.mark()
+	from.nonMatches, from.currentPage = nil, nil
+	before := m.pages.newCheckpoint()
 	var err error
-	if len(from.left) > 0 {
-		err = m.fetchLeft(ctx, n)
+	if len(from.pendingIDs) > 0 {
+		err = m.fetchPending(ctx, n)
 	} else {
 		err = m.fetchPage(ctx, n)
 	}
-	if err == nil && m.disclosure.judged && len(from.matches)+len(from.others) == 0 {
-		m.pages.discard(before) // no entry is visible
+	if err == nil && m.disclosure.isJudged && len(from.matches)+len(from.nonMatches) == 0 {
+		m.pages.discardSince(before) // no entry is visible
 	}
 	return err
 }
 
 // fetchPage loads the next page of a source. A first page that may be truncated is requested again with a larger size.
-func (m *merge) fetchPage(ctx context.Context, n int) error {
-	from, b := &m.sources[n], m.filter.branches[n]
-	parameters := slices.Concat(m.query.parameters, b.confining)
+func (m *merger) fetchPage(ctx context.Context, n int) error {
+	from, b := &m.sources[n], m.matchFilter.branches[n]
+	parameters := slices.Concat(m.query.parameters, b.confiningParameters)
 	for size := m.branchSize; ; size = min(2*size, maxCount) {
-		got, next, err := m.pages.read(ctx, size, func(size int) message.Call { return b.call(m.query.method, parameters, size) }, from.next)
+		got, next, err := m.pages.read(ctx, size, func(size int) message.Call { return b.call(m.query.method, parameters, size) }, from.nextPage)
 		if err != nil {
 			return err
 		}
-		isCut := next.Done && got.Total < 0 && isFull(got, from.next, size)
+		isTruncated := next.IsDone && got.Total < 0 && isFullPage(got, from.nextPage, size)
 		// A denied match can fill the last page, so the total must not depend on whether the page is full.
-		next.MayBeIncomplete = isCut || m.disclosure.ruled && next.Done && got.Total < 0
-		if isCut && m.disclosure.judged && from.next.IsFirst() && size < maxCount && m.pages.fetched+len(m.sources) <= m.most {
+		next.MayBeIncomplete = isTruncated || m.disclosure.hasPolicies && next.IsDone && got.Total < 0
+		if isTruncated && m.disclosure.isJudged && from.nextPage.IsFirst() && size < maxCount && m.pages.fetchedCount+len(m.sources) <= m.maxPages {
 			continue
 		}
-		if before := from.next; !(before.IsFirst() && m.query.chained) {
-			from.before = &before
+		if before := from.nextPage; !(before.IsFirst() && m.query.hasResolvedChain) {
+			from.currentPage = &before
 		}
-		m.told, from.next = got.Total, next
-		return m.take(ctx, n, got.Entries)
+		m.serverTotal, from.nextPage = got.Total, next
+		return m.addPage(ctx, n, got.Entries)
 	}
 }
 
@@ -208,154 +208,156 @@ func branchSize(pageSize, count, branches int, sorted bool) int {
 	case branches == 1 || pageSize == 0:
 		return size
 	case sorted:
-		return max(min(size, (2*size+branches-1)/branches), (size+7)/8, minMerged)
+		return max(min(size, (2*size+branches-1)/branches), (size+7)/8, minMergedPage)
 	default:
-		return max(size, minMerged)
+		return max(size, minMergedPage)
 	}
 }
 
-// isFull reports whether a page without a next link may not be the last: it has as many matches as requested, and no total.
+// isFullPage reports whether a page without a next link may not be the last: it has as many matches as requested, and no total.
 // Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's own
 // link or, for the first page, in the call.
-func isFull(b *message.Bundle, at paging.BranchPosition, asked int) bool {
+func isFullPage(b *message.Bundle, at paging.BranchPosition, requestedCount int) bool {
 	query, _ := url.ParseQuery(at.Query)
 	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
-		asked = n
+		requestedCount = n
 	}
-	matches, _ := parted(b.Entries)
-	return asked > 0 && len(matches) == asked
+	matches, _ := splitEntries(b.Entries)
+	return requestedCount > 0 && len(matches) == requestedCount
 }
 
-// pages are pages of the FHIR server. Their buffers are kept until release.
-type pages struct {
-	x       *Searches
-	query   query
-	judged  bool // entries are parsed, and pages too long to be judged are requested again
-	overAll bool // the client has named no types
-	fetched int  // number of read pages
-	size    int64
-	held    []*message.ResponseBuffer
-	lists   [][]message.Entry // lists of entries to return to the pool
+// pageReader are pages of the FHIR server. Their buffers are kept until release.
+type pageReader struct {
+	handler          *Handler
+	query            query
+	judgesEntries    bool // entries are parsed, and pages too long to be judged are requested again
+	searchesAllTypes bool // the client has named no types
+	fetchedCount     int  // number of read pages
+	totalBytes       int64
+	buffers          []*message.ResponseBuffer
+	pooledLists      [][]message.Entry // lists of entries to return to the pool
 }
 
 // read requests a page with a number of matches from the FHIR server, by a call for the first page or by the page's own
 // link, and returns the place of the next page. A page that is too long to be judged is requested again with half as many
 // matches. The result is valid until release.
-func (p *pages) read(ctx context.Context, size int, first func(size int) message.Call, at paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
+func (p *pageReader) read(ctx context.Context, size int, first func(size int) message.Call, at paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
 	for {
-		c, before := at.Call(first(size)), p.mark()
-		a, err := p.hold(ctx, c)
-		if errors.Is(err, message.ErrTooLong) {
-			if at, size, err = shorter(at, size, err); err != nil {
+		c, before := at.Call(first(size)), p.newCheckpoint()
+		a, err := p.fetchBuffered(ctx, c)
+		if errors.Is(err, message.ErrResponseTooLong) {
+			if at, size, err = halvePage(at, size, err); err != nil {
 				return nil, at, err
 			}
-			p.discard(before)
+			p.discardSince(before)
 			continue
 		}
 		if err != nil {
 			return nil, at, err
 		}
-		if at.IsFirst() && a.Status == http.StatusNotFound && p.overAll {
-			return &message.Bundle{Total: -1}, paging.BranchPosition{Done: true}, nil // the FHIR server does not support the type
+		if at.IsFirst() && a.Status == http.StatusNotFound && p.searchesAllTypes {
+			return &message.Bundle{Total: -1}, paging.BranchPosition{IsDone: true}, nil // the FHIR server does not support the type
 		}
-		got, err := p.x.Addresses.BundleOf(a, p.judged, newEntries(), p.query.said)
+		got, err := p.handler.Addresses.ParseSearchResponse(a, p.judgesEntries, newEntryList(), p.query.sentTerms)
 		if err != nil {
 			return nil, at, err
 		}
-		p.lists = append(p.lists, got.Entries)
+		p.pooledLists = append(p.pooledLists, got.Entries)
 		next, err := at.Next(got.Links, c)
 		return got, next, err
 	}
 }
 
-// hold sends a call to the FHIR server, and keeps its response.
-func (p *pages) hold(ctx context.Context, c message.Call) (*message.Response, error) {
-	p.fetched++
-	held, err := p.x.Server.DoBuffered(ctx, c)
-	p.held = append(p.held, held)
+// fetchBuffered sends a call to the FHIR server, and keeps its response.
+func (p *pageReader) fetchBuffered(ctx context.Context, c message.Call) (*message.Response, error) {
+	p.fetchedCount++
+	buffered, err := p.handler.Server.DoBuffered(ctx, c)
+	p.buffers = append(p.buffers, buffered)
 	if err != nil {
 		return nil, err
 	}
-	p.size += int64(len(held.Response.Body))
-	return &held.Response, nil
+	p.totalBytes += int64(len(buffered.Response.Body))
+	return &buffered.Response, nil
 }
 
-// mark is the number of kept responses and the reserved memory at a point in time.
-type mark struct {
-	answers  int
-	reserved int64
+// checkpoint is the number of kept responses and the reserved memory at a point in time.
+type checkpoint struct {
+	responses     int
+	reservedBytes int64
 }
 
-func (p *pages) mark() mark { return mark{len(p.held), p.x.Server.MemoryInUse()} }
+func (p *pageReader) newCheckpoint() checkpoint {
+	return checkpoint{len(p.buffers), p.handler.Server.MemoryInUse()}
+}
 
-// discard releases the responses since a mark, which must be unused, and the memory reserved since then.
-func (p *pages) discard(since mark) {
-	for _, held := range p.held[since.answers:] {
-		held.Release()
+// discardSince releases the responses since a mark, which must be unused, and the memory reserved since then.
+func (p *pageReader) discardSince(since checkpoint) {
+	for _, buffered := range p.buffers[since.responses:] {
+		buffered.Release()
 	}
-	p.held = p.held[:since.answers]
-	p.x.Server.ReleaseExcept(since.reserved, nil)
+	p.buffers = p.buffers[:since.responses]
+	p.handler.Server.ReleaseExcept(since.reservedBytes, nil)
 }
 
-// shorter halves the number of matches of a page. Links of the FHIR server contain it as _count.
-func shorter(at paging.BranchPosition, size int, tooLong error) (paging.BranchPosition, int, error) {
+// halvePage halves the number of matches of a page. Links of the FHIR server contain it as _count.
+func halvePage(at paging.BranchPosition, size int, tooLongErr error) (paging.BranchPosition, int, error) {
 	if at.IsFirst() {
 		if size == 1 {
-			return at, size, tooLong
+			return at, size, tooLongErr
 		}
 		return at, cmp.Or(size/2, DefaultCount/2), nil
 	}
 	query, err := url.ParseQuery(at.Query)
 	n, _ := strconv.Atoi(query.Get("_count"))
 	if err != nil || n < 2 || query.Has("page") || query.Has("_page") {
-		return at, size, tooLong // a single match, or a link with a start that depends on _count
+		return at, size, tooLongErr // a single match, or a link with a start that depends on _count
 	}
 	query.Set("_count", strconv.Itoa(n/2))
 	at.Query = query.Encode()
 	return at, size, nil
 }
 
-// parted separates entries into matches and others.
-func parted(entries []message.Entry) (matches, others []message.Entry) {
+// splitEntries separates entries into matches and others.
+func splitEntries(entries []message.Entry) (matches, nonMatches []message.Entry) {
 	for _, e := range entries {
 		if e.Mode == "include" || e.Mode == "outcome" {
-			others = append(others, e)
+			nonMatches = append(nonMatches, e)
 		} else {
 			matches = append(matches, e)
 		}
 	}
-	return matches, others
+	return matches, nonMatches
 }
 
-// take sorts the entries of a page into their source. An OperationOutcome of the FHIR server may be about any resource, so
+// addPage sorts the entries of a page into their source. An OperationOutcome of the FHIR server may be about any resource, so
 // judged pages omit it.
-func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error {
+func (m *merger) addPage(ctx context.Context, n int, entries []message.Entry) error {
 	from := &m.sources[n]
-	if !m.disclosure.judged {
-		var others []message.Entry
-		from.matches, others = parted(entries)
-		m.others = append(m.others, others...)
+	if !m.disclosure.isJudged {
+		var nonMatches []message.Entry
+		from.matches, nonMatches = splitEntries(entries)
+		m.nonMatches = append(m.nonMatches, nonMatches...)
 		return nil
 	}
 	from.matches = entries[:0]
 	for i := range entries {
 		e := &entries[i]
 		if e.Mode == "include" {
-			from.others = append(from.others, *e)
+			from.nonMatches = append(from.nonMatches, *e)
 		}
 		if e.Mode == "include" || e.Mode == "outcome" {
 			continue
 		}
-		if !m.filter.mayJudge(e.Parsed.Type) {
-			from.left, m.postponed = append(from.left, e.Parsed.Type+"/"+e.Parsed.ID), true
+		if !m.matchFilter.mayJudge(e.ParsedResource.Type) {
+			from.pendingIDs, m.hasPostponed = append(from.pendingIDs, e.ParsedResource.Type+"/"+e.ParsedResource.ID), true
 			continue
 		}
-		ok, err := m.filter.keeps(ctx, e, n)
+		ok, err := m.matchFilter.isVisible(ctx, e, n)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			m.dropped++
+			m.droppedCount++
 			continue
 		}
 		from.matches = append(from.matches, *e)
@@ -363,40 +365,40 @@ func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error 
 	return nil
 }
 
-// mostLookUps is the maximum number of resources that a resource may depend on.
-const mostLookUps = 20
+// maxDependencies is the maximum number of resources that a resource may depend on.
+const maxDependencies = 20
 
-// filter decides which matches are visible.
-type filter struct {
-	x         *Searches
-	branches  []branch
-	remembers bool // included entries may depend on the standing of matches
-	grants    grants
-	seen      map[interaction.Reference]bool // resources found so far, if there are several branches
+// matchFilter decides which matches are visible.
+type matchFilter struct {
+	handler      *Handler
+	branches     []branch
+	cachesAccess bool // included entries may depend on the standing of matches
+	grants       grantCache
+	seen         map[interaction.Reference]bool // resources found so far, if there are several branches
 }
 
 // mayJudge reports whether a match of a type can be judged for this page. Other matches are left for the next page, because
 // looking up the resources that they depend on could exceed the limit on requests.
-func (f *filter) mayJudge(resourceType string) bool {
-	return !f.x.Shared.Depends(resourceType) || f.x.Server.RequestCount()+mostLookUps <= f.x.Requests
+func (f *matchFilter) mayJudge(resourceType string) bool {
+	return !f.handler.TypeRules.MayNeedLookups(resourceType) || f.handler.Server.RequestCount()+maxDependencies <= f.handler.MaxRequests
 }
 
-// keeps reports whether a match of the n-th branch is visible and not a duplicate, of this branch or an earlier one.
+// isVisible reports whether a match of the n-th branch is visible and not a duplicate, of this branch or an earlier one.
 // Matches outside of the branch are dropped.
-func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, error) {
-	b, of := f.branches[n], interaction.Reference{Type: e.Parsed.Type, ID: e.Parsed.ID}
-	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.Parsed.Type || f.seen[of] {
+func (f *matchFilter) isVisible(ctx context.Context, e *message.Entry, n int) (bool, error) {
+	b, of := f.branches[n], interaction.Reference{Type: e.ParsedResource.Type, ID: e.ParsedResource.ID}
+	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.ParsedResource.Type || f.seen[of] {
 		return false, nil
 	}
 	for _, earlier := range f.branches[:n] {
-		if earlier.finds(f.x.Judge.Rights(), e.Parsed) {
+		if earlier.finds(f.handler.Judge.Rights(), e.ParsedResource) {
 			return false, nil
 		}
 	}
-	grants := f.grants.of(e.Parsed.Type, smart.Search)
-	ok, err := f.x.Judge.IsCovered(ctx, e.Parsed, grants)
-	if ok && f.remembers {
-		f.x.Judge.CacheStanding(e.Parsed, grants)
+	grants := f.grants.get(e.ParsedResource.Type, smart.Search)
+	ok, err := f.handler.Judge.IsCovered(ctx, e.ParsedResource, grants)
+	if ok && f.cachesAccess {
+		f.handler.Judge.CacheAccess(e.ParsedResource, grants)
 	}
 	if ok && len(f.branches) > 1 {
 		if f.seen == nil {
@@ -408,76 +410,76 @@ func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, erro
 }
 
 // release returns the pages' buffers, to which all entries point, and the lists of entries to their pools.
-func (p *pages) release(lists ...[]message.Entry) {
-	for _, list := range append(p.lists, lists...) {
-		if clear(list); cap(list) <= mostEntries {
+func (p *pageReader) release(lists ...[]message.Entry) {
+	for _, list := range append(p.pooledLists, lists...) {
+		if clear(list); cap(list) <= maxPooledEntries {
 			list = list[:0]
 			entryLists.Put(&list)
 		}
 	}
-	for _, held := range p.held {
-		held.Release()
+	for _, buffered := range p.buffers {
+		buffered.Release()
 	}
 }
 
-// maxGet is the maximum number of ids in a search by GET, which keeps its URL below 2,000 characters. Longer searches use
+// maxIDsPerGet is the maximum number of ids in a search by GET, which keeps its URL below 2,000 characters. Longer searches use
 // POST.
-const maxGet = 40
+const maxIDsPerGet = 40
 
 // searchByIDs returns a search with a number of ids; its argument is the page size.
 func searchByIDs(method, resourceType string, parameters []smart.Parameter, ids int) func(size int) message.Call {
-	if ids > maxGet {
+	if ids > maxIDsPerGet {
 		method = http.MethodPost
 	}
 	return func(size int) message.Call { return branch{resourceType: resourceType}.call(method, parameters, size) }
 }
 
-// fetchLeft loads the first matches left of a source, as many as fit on a page, by one search. They are judged like all
+// fetchPending loads the first matches left of a source, as many as fit on a page, by one search. They are judged like all
 // matches; deleted resources are omitted.
-func (m *merge) fetchLeft(ctx context.Context, n int) error {
+func (m *merger) fetchPending(ctx context.Context, n int) error {
 	from := &m.sources[n]
-	resourceType, _, _ := strings.Cut(from.left[0], "/")
+	resourceType, _, _ := strings.Cut(from.pendingIDs[0], "/")
 	var ids []string
-	for _, reference := range from.left[:min(len(from.left), max(m.size, minMerged))] {
+	for _, reference := range from.pendingIDs[:min(len(from.pendingIDs), max(m.pageSize, minMergedPage))] {
 		of, id, _ := strings.Cut(reference, "/")
 		if of != resourceType {
 			break
 		}
 		ids = append(ids, id)
 	}
-	wanted, rest := from.left[:len(ids)], from.left[len(ids):]
-	found, others, err := m.find(ctx, resourceType, ids)
+	requestedIDs, rest := from.pendingIDs[:len(ids)], from.pendingIDs[len(ids):]
+	found, nonMatches, err := m.findByIDs(ctx, resourceType, ids)
 	if err != nil {
 		return err
 	}
 	var entries []message.Entry
-	for _, reference := range wanted {
+	for _, reference := range requestedIDs {
 		if e, ok := found[reference]; ok {
 			entries = append(entries, e)
 		}
 	}
-	from.others, from.left = others, nil
-	err = m.take(ctx, n, entries)
-	from.left = slices.Concat(from.left, rest)
+	from.nonMatches, from.pendingIDs = nonMatches, nil
+	err = m.addPage(ctx, n, entries)
+	from.pendingIDs = slices.Concat(from.pendingIDs, rest)
 	return err
 }
 
-// find returns resources of a type by their ids, and the included entries.
-func (m *merge) find(ctx context.Context, resourceType string, ids []string) (found map[string]message.Entry, others []message.Entry, err error) {
-	parameters := slices.DeleteFunc(slices.Clone(m.query.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
+// findByIDs returns resources of a type by their ids, and the included entries.
+func (m *merger) findByIDs(ctx context.Context, resourceType string, ids []string) (found map[string]message.Entry, nonMatches []message.Entry, err error) {
+	parameters := slices.DeleteFunc(slices.Clone(m.query.parameters), func(p smart.Parameter) bool { return !paging.ControlsResults(p) })
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})
 	first := searchByIDs(m.query.method, resourceType, parameters, len(ids))
 	found = map[string]message.Entry{}
-	for at := (paging.BranchPosition{}); !at.Done; {
+	for at := (paging.BranchPosition{}); !at.IsDone; {
 		got, next, err := m.pages.read(ctx, len(ids), first, at)
 		if err != nil {
 			return nil, nil, err
 		}
-		matches, more := parted(got.Entries)
+		matches, others := splitEntries(got.Entries)
 		for _, e := range matches {
-			found[e.Parsed.Type+"/"+e.Parsed.ID] = e
+			found[e.ParsedResource.Type+"/"+e.ParsedResource.ID] = e
 		}
-		others, at = append(others, more...), next
+		nonMatches, at = append(nonMatches, others...), next
 	}
-	return found, slices.DeleteFunc(others, func(e message.Entry) bool { return e.Mode == "outcome" }), nil
+	return found, slices.DeleteFunc(nonMatches, func(e message.Entry) bool { return e.Mode == "outcome" }), nil
 }

@@ -21,74 +21,76 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Searches answers the searches of one request.
-type Searches struct {
-	Server         *fhirserver.Server // sends requests to the FHIR server
-	Judge          *judge.Judge       // judges the responses of the FHIR server
-	Addresses      message.Addresses  // public addresses of the FHIR API
-	Pages          paging.Pages       // seals page links
-	Parameters     searchparam.Set    // supported search parameters
-	Shared         access.Shared      // rules for types outside of compartments
-	InCompartments bool               // the FHIR server supports searches by Patient/id/Type
-	Requests       int                // maximum number of requests to the FHIR server
-	Limit          int64              // maximum size in bytes of a judged response
+// Handler answers the searches of one request.
+type Handler struct {
+	Server               *fhirserver.Server // sends requests to the FHIR server
+	Judge                *judge.Judge       // judges the responses of the FHIR server
+	Addresses            message.Addresses  // public addresses of the FHIR API
+	Pages                paging.Pages       // seals page links
+	Parameters           searchparam.Set    // supported search parameters
+	TypeRules            access.TypeRules   // rules for types outside of compartments
+	SupportsCompartments bool               // the FHIR server supports searches by Patient/id/Type
+	MaxRequests          int                // maximum number of requests to the FHIR server
+	MaxResponseBytes     int64              // maximum size in bytes of a judged response
 }
 
-// plan is the immutable plan of a search.
-type plan struct {
+// searchPlan is the immutable plan of a search.
+type searchPlan struct {
 	call        message.Call            // client's call without ignored parameters
 	interaction interaction.Interaction // interaction of that call
 	branches    []branch
 	query       query
-	response    response
-	along       along
+	response    responseOptions
+	inclusions  inclusionPlan
 	disclosure  disclosure
 }
 
 // query contains the parameters that every branch sends to the FHIR server.
 type query struct {
-	method     string            // of the client: the parameters of a search by POST stay in a body
-	sent       []smart.Parameter // parameters of the client, which messages of the FHIR server may repeat
-	parameters []smart.Parameter // parameters for the FHIR server
-	order      order             // order of the merged results
-	chained    bool              // the gateway resolved a chain by additional searches
-	nothing    bool              // a chain matched nothing, so the search has no matches
+	method           string            // of the client: the parameters of a search by POST stay in a body
+	clientParameters []smart.Parameter // parameters of the client, which messages of the FHIR server may repeat
+	parameters       []smart.Parameter // parameters for the FHIR server
+	order            sortOrder         // order of the merged results
+	hasResolvedChain bool              // the gateway resolved a chain by additional searches
+	matchesNothing   bool              // a chain matched nothing, so the search has no matches
 }
 
-// said returns the client's parameters, which messages of the FHIR server may repeat.
-func (q query) said() message.SentTerms { return message.SentTerms{}.Parameters(q.sent) }
-
-// response describes the response that the client requested.
-type response struct {
-	heeded    []smart.Parameter // effective parameters of the client
-	ignored   []string          // names of unknown parameters, with Prefer: handling=lenient
-	count     int               // _count; 0 if absent
-	onlyTotal bool              // _summary=count or _count=0
-	accurate  bool              // _total=accurate
+// sentTerms returns the client's parameters, which messages of the FHIR server may repeat.
+func (q query) sentTerms() message.SentTerms {
+	return message.SentTerms{}.AddParameters(q.clientParameters)
 }
 
-// along selects included and revincluded resources.
-type along struct {
-	includes  includes // kinds of includes in the search
-	referring []chain  // references to matches, resolved by searches of the gateway
+// responseOptions describes the response that the client requested.
+type responseOptions struct {
+	effective     []smart.Parameter // effective parameters of the client
+	ignored       []string          // names of unknown parameters, with Prefer: handling=lenient
+	count         int               // _count; 0 if absent
+	onlyTotal     bool              // _summary=count or _count=0
+	accurateTotal bool              // _total=accurate
+}
+
+// inclusionPlan selects included and revincluded resources.
+type inclusionPlan struct {
+	kinds           includes // kinds of includes in the search
+	referringChains []chain  // references to matches, resolved by searches of the gateway
 }
 
 // disclosure determines how much of the FHIR server's response may be returned unchanged.
 type disclosure struct {
-	judged    bool // entries are judged individually
-	ruled     bool // policies judge each match, so the FHIR server's total would reveal denied matches
-	countable bool // the FHIR server finds only visible matches, so its total reveals nothing
+	isJudged    bool // entries are judged individually
+	hasPolicies bool // policies judge each match, so the FHIR server's total would reveal denied matches
+	isCountable bool // the FHIR server finds only visible matches, so its total reveals nothing
 }
 
 // mayHide reports whether the FHIR server may find matches that are withheld because policies deny them or they belong to
 // other patients. A link to a page with only withheld matches would reveal them, so each page looks ahead.
-func (d disclosure) mayHide() bool { return d.judged && (d.ruled || !d.countable) }
+func (d disclosure) mayHide() bool { return d.isJudged && (d.hasPolicies || !d.isCountable) }
 
 // mayCount reports whether the FHIR server's number of matches may be returned.
-func (d disclosure) mayCount() bool { return !d.ruled && (!d.judged || d.countable) }
+func (d disclosure) mayCount() bool { return !d.hasPolicies && (!d.isJudged || d.isCountable) }
 
-// order is the client's _sort.
-type order []sortKey
+// sortOrder is the client's _sort.
+type sortOrder []sortKey
 
 // sortKey is a parameter in _sort.
 type sortKey struct {
@@ -96,16 +98,16 @@ type sortKey struct {
 	descending bool
 }
 
-// trust is the extent to which the scopes cover the searched resources.
-type trust uint8
+// scopeCoverage is the extent to which the scopes cover the searched resources.
+type scopeCoverage uint8
 
 const (
-	// bound: the scopes cover only a part of the resources.
-	bound trust = iota
-	// whole: the scopes cover all resources of the types, but not of all types.
-	whole
-	// open: the scopes cover all resources of all types.
-	open
+	// coversSome: the scopes cover only a part of the resources.
+	coversSome scopeCoverage = iota
+	// coversTypes: the scopes cover all resources of the types, but not of all types.
+	coversTypes
+	// coversAll: the scopes cover all resources of all types.
+	coversAll
 )
 
 // searchRules decide which parameters are sent to the FHIR server. Unless the trust is open, a parameter must not reveal
@@ -114,36 +116,36 @@ const (
 // R4's parameters of a type compare only elements of the resource itself, which the client may read anyway, so they are
 // sent.
 type searchRules struct {
-	x            *Searches
-	branches     []branch
-	resourceType string   // searched type; empty or [smart.AnyType] for several
-	types        []string // types of the branches
-	trust        trust
-	onePath      bool // the path names the single type
-	includes     includes
+	handler       *Handler
+	branches      []branch
+	resourceType  string   // searched type; empty or [smart.AnyType] for several
+	types         []string // types of the branches
+	coverage      scopeCoverage
+	hasTypeInPath bool // the path names the single type
+	includes      includes
 }
 
-// grants caches the grants for a type and permission.
-type grants struct {
-	judge *judge.Judge
-	found map[granted][]access.Grant
+// grantCache caches the grants for a type and permission.
+type grantCache struct {
+	judge   *judge.Judge
+	entries map[grantKey][]access.Grant
 }
 
-// granted is the cache key of grants.
-type granted struct {
+// grantKey is the cache key of grants.
+type grantKey struct {
 	resourceType string
 	permission   smart.Permission
 }
 
-func (g *grants) of(resourceType string, p smart.Permission) []access.Grant {
-	key := granted{resourceType, p}
-	all, ok := g.found[key]
+func (g *grantCache) get(resourceType string, p smart.Permission) []access.Grant {
+	key := grantKey{resourceType, p}
+	all, ok := g.entries[key]
 	if !ok {
-		all = g.judge.Rights().For(resourceType, p)
-		if g.found == nil {
-			g.found = map[granted][]access.Grant{}
+		all = g.judge.Rights().GrantsFor(resourceType, p)
+		if g.entries == nil {
+			g.entries = map[grantKey][]access.Grant{}
 		}
-		g.found[key] = all
+		g.entries[key] = all
 	}
 	return all
 }
@@ -152,15 +154,15 @@ const (
 	// DefaultCount is the number of matches on a judged page without _count; maxCount is the maximum.
 	DefaultCount = 50
 	maxCount     = 1000
-	// minMerged is the minimum page size of merged branches, because other branches may have found many of the same
+	// minMergedPage is the minimum page size of merged branches, because other branches may have found many of the same
 	// matches.
-	minMerged = 20
+	minMergedPage = 20
 )
 
 // pageSize returns the number of matches on a page. 0 keeps the page size of the FHIR server, for pages that are not
 // judged.
-func pageSize(judged bool, count int) int {
-	if !judged {
+func pageSize(isJudged bool, count int) int {
+	if !isJudged {
 		return 0
 	}
 	return min(cmp.Or(count, DefaultCount), maxCount)
@@ -171,24 +173,24 @@ func pageSize(judged bool, count int) int {
 func (b branch) call(method string, parameters []smart.Parameter, size int) message.Call {
 	path := b.resourceType
 	switch {
-	case b.patient != "":
-		path = "Patient/" + b.patient + "/" + path
-	case b.within != (interaction.Reference{}):
-		path = b.within.String() + "/" + path
+	case b.pathPatient != "":
+		path = "Patient/" + b.pathPatient + "/" + path
+	case b.requestedCompartment != (interaction.Reference{}):
+		path = b.requestedCompartment.String() + "/" + path
 	}
 	if size > 0 {
 		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(size)})
 	}
 	text := smart.EncodeParameters(parameters)
 	if method != http.MethodPost {
-		return message.Get(path, text)
+		return message.NewGet(path, text)
 	}
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	return message.Call{Method: http.MethodPost, Path: strings.TrimPrefix(path+"/_search", "/"), Header: header, Body: []byte(text)}
 }
 
-// isOverAll reports whether the client has named no types. The FHIR server may then lack some of them.
-func isOverAll(i interaction.Interaction) bool {
+// searchesAllTypes reports whether the client has named no types. The FHIR server may then lack some of them.
+func searchesAllTypes(i interaction.Interaction) bool {
 	return (i.Type == "" || i.Type == smart.AnyType) &&
 		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
@@ -196,21 +198,21 @@ func isOverAll(i interaction.Interaction) bool {
 // branch is a search with parameters that confine the FHIR server to the resources that some grants cover. If no single
 // search can express the grants, the results of several branches are merged.
 type branch struct {
-	resourceType string
-	patient      string                // patient whose compartment the path selects; empty if none
-	member       string                // patient compartment that the path or parameters confine to; empty if none
-	within       interaction.Reference // requested compartment, if the path selects it
-	confining    []smart.Parameter     // parameters in addition to the client's
-	whole        bool                  // the scopes cover every possible match
-	byRule       bool                  // policies decide about its matches
+	resourceType         string
+	pathPatient          string                // patient whose compartment the path selects; empty if none
+	confinedToPatient    string                // patient compartment that the path or parameters confine to; empty if none
+	requestedCompartment interaction.Reference // requested compartment, if the path selects it
+	confiningParameters  []smart.Parameter     // parameters in addition to the client's
+	isFullyCovered       bool                  // the scopes cover every possible match
+	dependsOnPolicies    bool                  // policies decide about its matches
 }
 
 // chain is the first link of a chained parameter or _has, and the condition on the linked resources.
 type chain struct {
-	by      searchparam.Parameter // reference parameter
-	types   []string              // types of the linked resources
-	rest    smart.Parameter       // condition on the linked resources
-	reverse bool                  // _has: the linked resources refer to the searched ones
+	parameter searchparam.Parameter // reference parameter
+	types     []string              // types of the linked resources
+	condition smart.Parameter       // condition on the linked resources
+	isReverse bool                  // _has: the linked resources refer to the searched ones
 }
 
 // includes are the kinds of includes in a search.
@@ -237,14 +239,14 @@ func includesOf(parameters []smart.Parameter) (all includes) {
 	return all
 }
 
-// less reports whether entry a precedes entry b. Entries without a value are last, as on HAPI.
-func (o order) less(parameters searchparam.Set, a, b *message.Entry) bool {
+// isBefore reports whether entry a precedes entry b. Entries without a value are last, as on HAPI.
+func (o sortOrder) isBefore(parameters searchparam.Set, a, b *message.Entry) bool {
 	for i, key := range o {
 		x, y := o.rank(parameters, a, i), o.rank(parameters, b, i)
 		switch {
-		case x.Has != y.Has:
-			return x.Has
-		case !x.Has:
+		case x.HasValue != y.HasValue:
+			return x.HasValue
+		case !x.HasValue:
 			continue
 		}
 		if order := x.Compare(y); order != 0 {
@@ -255,12 +257,12 @@ func (o order) less(parameters searchparam.Set, a, b *message.Entry) bool {
 }
 
 // rank returns the rank of an entry by a sort key, computed once.
-func (o order) rank(parameters searchparam.Set, e *message.Entry, key int) searchparam.Rank {
+func (o sortOrder) rank(parameters searchparam.Set, e *message.Entry, key int) searchparam.Rank {
 	if e.Ranks == nil {
 		e.Ranks = make([]searchparam.Rank, len(o))
 		for i, k := range o {
-			if p, ok := parameters.Lookup(e.Parsed.Type, k.name); ok {
-				e.Ranks[i] = p.Rank(e.Parsed, k.descending)
+			if p, ok := parameters.Lookup(e.ParsedResource.Type, k.name); ok {
+				e.Ranks[i] = p.Rank(e.ParsedResource, k.descending)
 			}
 		}
 	}
@@ -268,80 +270,80 @@ func (o order) rank(parameters searchparam.Set, e *message.Entry, key int) searc
 }
 
 const (
-	usualEntries = 50   // usual number of entries on a page
-	mostEntries  = 1000 // maximum capacity of a pooled list
+	typicalEntries   = 50   // usual number of entries on a page
+	maxPooledEntries = 1000 // maximum capacity of a pooled list
 )
 
 // entryLists is a pool of entry lists of limited capacity.
 var entryLists = sync.Pool{New: func() any { return new([]message.Entry) }}
 
-// newEntries returns an empty list with capacity for the entries of a usual page.
-func newEntries() []message.Entry {
-	return slices.Grow(*entryLists.Get().(*[]message.Entry), usualEntries)
+// newEntryList returns an empty list with capacity for the entries of a usual page.
+func newEntryList() []message.Entry {
+	return slices.Grow(*entryLists.Get().(*[]message.Entry), typicalEntries)
 }
 
-func newPlan(ctx context.Context, x *Searches, c message.Call, i interaction.Interaction) (plan, error) {
-	branches, err := branchesOf(x, i)
+func newPlan(ctx context.Context, x *Handler, c message.Call, i interaction.Interaction) (searchPlan, error) {
+	branches, err := planBranches(x, i)
 	if err != nil {
-		return plan{}, err
+		return searchPlan{}, err
 	}
 	rules := newRules(x, i, branches)
 	read, err := rules.apply(ctx, i.Parameters, message.IsLenient(c.Header))
 	if err != nil {
-		return plan{}, err
+		return searchPlan{}, err
 	}
-	if most := x.mostRequests(); len(read.order) > 0 && len(branches) > most {
-		return plan{}, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(branches), most)
+	if maxRequests := x.maxPageRequests(); len(read.order) > 0 && len(branches) > maxRequests {
+		return searchPlan{}, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(branches), maxRequests)
 	}
 	c, i = withoutIgnored(c, i, read.response.ignored)
-	return plan{
+	return searchPlan{
 		call: c, interaction: i, branches: branches, response: read.response,
-		query: query{c.Method, i.Parameters, read.passed, read.order, read.chained, read.nothing},
-		along: along{rules.includes, read.referring},
+		query:      query{c.Method, i.Parameters, read.forwarded, read.order, read.hasResolvedChain, read.matchesNothing},
+		inclusions: inclusionPlan{rules.includes, read.referringChains},
 		disclosure: disclosure{
-			judged:    rules.trust != open || len(branches) > 1,
-			ruled:     x.Judge.MayDeny() || slices.ContainsFunc(branches, func(b branch) bool { return b.byRule }),
-			countable: !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole && !x.Shared.IsCounted(b.resourceType) }),
+			isJudged:    rules.coverage != coversAll || len(branches) > 1,
+			hasPolicies: x.Judge.MayDeny() || slices.ContainsFunc(branches, func(b branch) bool { return b.dependsOnPolicies }),
+			isCountable: !slices.ContainsFunc(branches, func(b branch) bool { return !b.isFullyCovered && !x.TypeRules.HasExactTotal(b.resourceType) }),
 		},
 	}, nil
 }
 
-func newRules(x *Searches, i interaction.Interaction, branches []branch) searchRules {
-	rules := searchRules{x: x, branches: branches, resourceType: i.Type, onePath: i.Type != "" && i.Type != smart.AnyType, includes: includesOf(i.Parameters)}
+func newRules(x *Handler, i interaction.Interaction, branches []branch) searchRules {
+	rules := searchRules{handler: x, branches: branches, resourceType: i.Type, hasTypeInPath: i.Type != "" && i.Type != smart.AnyType, includes: includesOf(i.Parameters)}
 	if i.Kind == interaction.SystemSearch {
-		if types, _ := typesOf(i.Parameters); len(types) == 1 {
+		if types, _ := parseTypes(i.Parameters); len(types) == 1 {
 			rules.resourceType = types[0]
 		}
 	}
 	if rules.types = []string{rules.resourceType}; !interaction.IsType(rules.resourceType) {
-		rules.types = typesIn(branches)
+		rules.types = branchTypes(branches)
 	}
 	switch { // a type is not whole if policies judge each match
 	case x.Judge.Rights().IsUnrestricted(smart.AnyType, smart.Search):
-		rules.trust = open
-	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole }):
-		rules.trust = whole
+		rules.coverage = coversAll
+	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.isFullyCovered }):
+		rules.coverage = coversTypes
 	}
 	return rules
 }
 
-type effects struct {
-	response  response
-	passed    []smart.Parameter // for the FHIR server
-	order     order
-	referring []chain
-	chained   bool // a chain was resolved
-	nothing   bool // a chain matched nothing
+type parameterEffects struct {
+	response         responseOptions
+	forwarded        []smart.Parameter // for the FHIR server
+	order            sortOrder
+	referringChains  []chain
+	hasResolvedChain bool // a chain was resolved
+	matchesNothing   bool // a chain matched nothing
 }
 
 // apply handles the parameters that take effect in the gateway, and rejects those that would reveal too much.
-func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, lenient bool) (all effects, err error) {
-	if err := paging.RefusePaging(parameters); err != nil {
+func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, lenient bool) (all parameterEffects, err error) {
+	if err := paging.RejectPagingLinks(parameters); err != nil {
 		return all, err
 	}
 	for _, p := range parameters {
-		one, heeded, err := r.one(ctx, p)
-		if errors.Is(err, errUnknown) && lenient && isDroppable(p.Name) {
+		one, inSelfLink, err := r.parameterEffects(ctx, p)
+		if errors.Is(err, errUnknownParameter) && lenient && isDroppable(p.Name) {
 			all.response.ignored = append(all.response.ignored, p.Name)
 			continue
 		}
@@ -349,24 +351,24 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, le
 			return all, err
 		}
 		all.add(one)
-		if heeded {
-			all.response.read(p)
-			all.response.heeded = append(all.response.heeded, p)
+		if inSelfLink {
+			all.response.apply(p)
+			all.response.effective = append(all.response.effective, p)
 		}
 	}
 	return all, nil
 }
 
-func (all *effects) add(one effects) {
-	all.passed = append(all.passed, one.passed...)
+func (all *parameterEffects) add(one parameterEffects) {
+	all.forwarded = append(all.forwarded, one.forwarded...)
 	all.order = append(all.order, one.order...)
-	all.referring = append(all.referring, one.referring...)
-	all.chained = all.chained || one.chained
-	all.nothing = all.nothing || one.nothing
+	all.referringChains = append(all.referringChains, one.referringChains...)
+	all.hasResolvedChain = all.hasResolvedChain || one.hasResolvedChain
+	all.matchesNothing = all.matchesNothing || one.matchesNothing
 }
 
-// read applies a supported parameter of the response.
-func (r *response) read(p smart.Parameter) {
+// apply applies a supported parameter of the response.
+func (r *responseOptions) apply(p smart.Parameter) {
 	switch p.Name {
 	case "_count":
 		r.count, _ = strconv.Atoi(p.Value) // validated by the rules
@@ -374,7 +376,7 @@ func (r *response) read(p smart.Parameter) {
 	case "_summary":
 		r.onlyTotal = r.onlyTotal || p.Value == "count"
 	case "_total":
-		r.accurate = p.Value == "accurate"
+		r.accurateTotal = p.Value == "accurate"
 	}
 }
 
@@ -398,90 +400,90 @@ func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string)
 	return c, i
 }
 
-// one returns the effects of a parameter. heeded reports whether the parameter belongs into the self link.
-func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
-	as := effects{passed: []smart.Parameter{p}}
+// parameterEffects returns the effects of a parameter. heeded reports whether the parameter belongs into the self link.
+func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (one parameterEffects, inSelfLink bool, err error) {
+	as := parameterEffects{forwarded: []smart.Parameter{p}}
 	switch p.Name {
 	case "_format", "_pretty":
-		return effects{}, false, nil
+		return parameterEffects{}, false, nil
 	case "_count":
 		if n, err := strconv.Atoi(p.Value); err != nil || n < 0 {
-			return effects{}, false, message.Invalid(message.ErrSearch, "_count is no number.")
+			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "_count is no number.")
 		}
-		return effects{}, true, nil
+		return parameterEffects{}, true, nil
 	case "_summary":
 		if p.Value == "count" {
-			return effects{}, true, nil
+			return parameterEffects{}, true, nil
 		}
 	case "_type":
-		if r.trust == open && r.resourceType == "" {
+		if r.coverage == coversAll && r.resourceType == "" {
 			return as, true, nil
 		}
-		return effects{}, true, r.checkType()
+		return parameterEffects{}, true, r.checkType()
 	case "_total":
 		if len(r.branches) > 1 {
-			return effects{}, true, nil
+			return parameterEffects{}, true, nil
 		}
 		return as, true, nil
 	case "_sort":
-		as.order, err = r.sort(p.Value)
+		as.order, err = r.parseSort(p.Value)
 		return as, true, err
 	}
-	return r.confined(ctx, p)
+	return r.filterEffects(ctx, p)
 }
 
 // checkType rejects _type for a search with a path that already names the type.
 func (r searchRules) checkType() error {
-	if r.onePath {
-		return message.Invalid(message.ErrSearch, "_type is for searches over several types.")
+	if r.hasTypeInPath {
+		return message.InvalidRequest(message.ErrInvalidSearch, "_type is for searches over several types.")
 	}
 	return nil
 }
 
-// confined returns the effects of a parameter that selects matches, or parts of them.
-func (r searchRules) confined(ctx context.Context, p smart.Parameter) (one effects, heeded bool, err error) {
-	as := effects{passed: []smart.Parameter{p}}
+// filterEffects returns the effects of a parameter that selects matches, or parts of them.
+func (r searchRules) filterEffects(ctx context.Context, p smart.Parameter) (one parameterEffects, inSelfLink bool, err error) {
+	as := parameterEffects{forwarded: []smart.Parameter{p}}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
 	case len(r.branches) > 1 && (name == "_summary" || name == "_elements"):
-		return effects{}, false, nil // merging branches needs elements that would be missing
-	case r.trust == open:
+		return parameterEffects{}, false, nil // merging branches needs elements that would be missing
+	case r.coverage == coversAll:
 		return as, true, nil
 	case name == "_include":
-		as.passed, err = r.include(p, modifier)
+		as.forwarded, err = r.expandInclude(p, modifier)
 		return as, true, err
 	case name == "_revinclude":
-		as.passed, as.referring, err = r.revinclude(p, modifier)
+		as.forwarded, as.referringChains, err = r.expandRevinclude(p, modifier)
 		return as, true, err
 	case name == "_summary", name == "_elements":
 		// Judging needs all elements of a resource.
-		if r.trust == bound || r.includes != (includes{}) || modifier != "" {
-			return effects{}, false, nil
+		if r.coverage == coversSome || r.includes != (includes{}) || modifier != "" {
+			return parameterEffects{}, false, nil
 		}
 		return as, true, nil
 	case name == "_contained" && p.Value == "false":
-		return effects{}, false, nil
-	case telling[name] != "":
-		return effects{}, false, message.Forbidden(message.ErrOracle, "%s is not allowed under these scopes: %s.", name, telling[name])
+		return parameterEffects{}, false, nil
+	case leakyParameters[name] != "":
+		return parameterEffects{}, false, message.Forbidden(message.ErrDisclosure, "%s is not allowed under these scopes: %s.", name, leakyParameters[name])
 	case name == "_has", strings.Contains(p.Name, "."):
 		if !interaction.IsType(r.resourceType) {
-			return effects{}, false, message.Invalid(message.ErrSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
+			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
 		}
-		as, err = r.chained(ctx, p)
+		as, err = r.resolveChain(ctx, p)
 		return as, true, err
 	}
 	for _, t := range r.types {
-		if err := checkPlain(r.x.Parameters, t, name, modifier, p.Value); err != nil {
-			return effects{}, false, err
+		if err := checkPlainParameter(r.handler.Parameters, t, name, modifier, p.Value); err != nil {
+			return parameterEffects{}, false, err
 		}
 	}
 	return as, true, nil
 }
 
-// sort parses _sort, and rejects keys other than elements of the resource itself. The order is empty for a single branch,
+// parseSort parses _sort, and rejects keys other than elements of the resource itself. The order is empty for a single branch,
 // which the FHIR server sorts.
-func (r searchRules) sort(value string) (by order, err error) {
-	if r.trust == open && len(r.branches) == 1 {
+func (r searchRules) parseSort(value string) (by sortOrder, err error) {
+	if r.coverage == coversAll && len(r.branches) == 1 {
 		return nil, nil
 	}
 	for name := range strings.SplitSeq(value, ",") {
@@ -500,21 +502,21 @@ func (r searchRules) sort(value string) (by order, err error) {
 // branches are merged, it also rejects keys that the gateway cannot evaluate.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.branches {
-		p, ok := r.x.Parameters.Lookup(b.resourceType, name)
+		p, ok := r.handler.Parameters.Lookup(b.resourceType, name)
 		switch {
-		case !ok && telling[name] == "" && !strings.Contains(name, "."):
-			return unknown(b.resourceType, name)
-		case !isPlainKey(r.x.Parameters, b.resourceType, name):
-			return message.Forbidden(message.ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
+		case !ok && leakyParameters[name] == "" && !strings.Contains(name, "."):
+			return unknownParameter(b.resourceType, name)
+		case !isPlainKey(r.handler.Parameters, b.resourceType, name):
+			return message.Forbidden(message.ErrDisclosure, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
 		case len(r.branches) > 1 && !p.CanSort():
-			return message.Forbidden(message.ErrCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
+			return message.Forbidden(message.ErrTooCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
 		}
 	}
 	return nil
 }
 
-// telling are the parameters that reveal other resources, with the reason.
-var telling = map[string]string{
+// leakyParameters are the parameters that reveal other resources, with the reason.
+var leakyParameters = map[string]string{
 	"_filter":        "it can ask about any resource",
 	"_list":          "it tells what a List holds",
 	"_query":         "only the FHIR server knows what it asks",
@@ -526,76 +528,76 @@ var telling = map[string]string{
 	"_containedType": "a resource inside another one cannot be judged by itself",
 }
 
-// modifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. All kinds support
+// plainModifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. All kinds support
 // :missing.
-var modifiers = map[searchparam.Kind][]string{
+var plainModifiers = map[searchparam.Kind][]string{
 	searchparam.String:    {"exact", "contains", "nickname"},
 	searchparam.Token:     {"not", "text", "of-type", "above", "below", "in", "not-in"},
 	searchparam.URI:       {"above", "below"},
 	searchparam.Reference: {"identifier"},
 }
 
-// checkPlain rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers are
+// checkPlainParameter rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers are
 // permitted because value sets contain no patient data, but only with a URL: an id could select any resource.
-func checkPlain(known searchparam.Set, resourceType, name, modifier, value string) error {
-	parameter, ok := known.Lookup(resourceType, name)
+func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier, value string) error {
+	parameter, ok := supported.Lookup(resourceType, name)
 	switch {
 	case !ok:
-		return unknown(resourceType, name)
+		return unknownParameter(resourceType, name)
 	case name == "_id" && modifier != "":
 		// With _id:not, HAPI finds nothing if no resource has the id, and everything otherwise, which reveals existing ids.
-		return message.Forbidden(message.ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")
+		return message.Forbidden(message.ErrDisclosure, "_id takes no modifier under these scopes: it would tell which ids there are.")
 	case modifier == "", modifier == "missing":
 		return nil
 	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):
 		return nil
-	case !slices.Contains(modifiers[parameter.Kind], modifier):
-		return message.Forbidden(message.ErrOracle, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
+	case !slices.Contains(plainModifiers[parameter.Kind], modifier):
+		return message.Forbidden(message.ErrDisclosure, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
 	case (modifier == "in" || modifier == "not-in") && !strings.Contains(value, ":"):
-		return message.Forbidden(message.ErrOracle, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
+		return message.Forbidden(message.ErrDisclosure, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
 	}
 	return nil
 }
 
-var errUnknown = fmt.Errorf("%w: unknown parameter", message.ErrSearch)
+var errUnknownParameter = fmt.Errorf("%w: unknown parameter", message.ErrInvalidSearch)
 
-// unknown rejects a parameter with a meaning that only the FHIR server may know.
-func unknown(resourceType, name string) error {
-	return message.Invalid(errUnknown, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
+// unknownParameter rejects a parameter with a meaning that only the FHIR server may know.
+func unknownParameter(resourceType, name string) error {
+	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 
 // isPlainKey reports whether a sort key is an element of the resource itself.
-func isPlainKey(known searchparam.Set, resourceType, name string) bool {
-	p, ok := known.Lookup(resourceType, name)
-	return ok && p.Kind != searchparam.Reference && telling[name] == ""
+func isPlainKey(supported searchparam.Set, resourceType, name string) bool {
+	p, ok := supported.Lookup(resourceType, name)
+	return ok && p.Kind != searchparam.Reference && leakyParameters[name] == ""
 }
 
 // isPlainOrder reports whether all keys of _sort are elements of the resource itself.
-func isPlainOrder(known searchparam.Set, resourceType, value string) bool {
+func isPlainOrder(supported searchparam.Set, resourceType, value string) bool {
 	for key := range strings.SplitSeq(value, ",") {
-		if !isPlainKey(known, resourceType, strings.TrimPrefix(key, "-")) {
+		if !isPlainKey(supported, resourceType, strings.TrimPrefix(key, "-")) {
 			return false
 		}
 	}
 	return true
 }
 
-// IsPlain reports whether a search compares only elements of its own type.
-func (x *Searches) IsPlain(i interaction.Interaction) bool {
+// IsPlainSearch reports whether a search compares only elements of its own type.
+func (x *Handler) IsPlainSearch(i interaction.Interaction) bool {
 	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
 		name, modifier, _ := strings.Cut(p.Name, ":")
 		switch {
-		case isHarmless[p.Name]:
+		case harmlessParameters[p.Name]:
 			return false
 		case p.Name == "_sort":
 			return !isPlainOrder(x.Parameters, i.Type, p.Value)
 		}
-		return telling[name] != "" || checkPlain(x.Parameters, i.Type, name, modifier, p.Value) != nil
+		return leakyParameters[name] != "" || checkPlainParameter(x.Parameters, i.Type, name, modifier, p.Value) != nil
 	})
 }
 
-// isHarmless are the parameters that affect only the format or extent of a response, and reveal no other type.
-var isHarmless = map[string]bool{
+// harmlessParameters are the parameters that affect only the format or extent of a response, and reveal no other type.
+var harmlessParameters = map[string]bool{
 	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }

@@ -27,12 +27,12 @@ const TypeJSONPatch = "application/json-patch+json"
 
 // Patch answers a patch, conditional or not. The guard applies a JSON Patch itself and forwards an update, so that the FHIR
 // server cannot interpret the patch differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
-func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+func (x *Handler) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	apply, err := w.patching()
+	apply, err := w.patchFunc()
 	if err != nil {
 		return nil, err
 	}
@@ -46,29 +46,29 @@ func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Intera
 	return apply(ctx, before)
 }
 
-// patching returns the function that applies a patch of this media type.
-func (w *write) patching() (func(context.Context, *version) (*message.Response, error), error) {
-	switch media, _, _ := mime.ParseMediaType(w.c.Header.Get("Content-Type")); media {
+// patchFunc returns the function that applies a patch of this media type.
+func (w *write) patchFunc() (func(context.Context, *version) (*message.Response, error), error) {
+	switch media, _, _ := mime.ParseMediaType(w.call.Header.Get("Content-Type")); media {
 	case TypeJSONPatch:
-		p, err := readPatch(w.c.Body)
+		p, err := parsePatch(w.call.Body)
 		return func(ctx context.Context, before *version) (*message.Response, error) {
-			return w.patchTo(ctx, before, p)
+			return w.applyJSONPatch(ctx, before, p)
 		}, err
 	case message.TypeJSON, "application/json":
-		return w.forwardPatch, w.checkFHIRPathPatch(w.c.Body)
+		return w.forwardPatch, w.checkFHIRPathPatch(w.call.Body)
 	}
 	return nil, &guard.Error{
-		Status: http.StatusUnsupportedMediaType, Err: message.ErrBody,
+		Status: http.StatusUnsupportedMediaType, Err: message.ErrInvalidBody,
 		Description: "Send a patch as " + TypeJSONPatch + ", or as Parameters in " + message.TypeJSON + ".",
 	}
 }
 
-// patchTo applies a JSON Patch, and sends the result as an update.
-func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Response, error) {
+// applyJSONPatch applies a JSON Patch, and sends the result as an update.
+func (w *write) applyJSONPatch(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Response, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
 	}
-	text, err := applyPatch(before.text, p, w.in.Limit)
+	text, err := applyPatch(before.text, p, w.handler.MaxBodyBytes)
 	if err != nil {
 		return nil, &guard.Error{Status: http.StatusUnprocessableEntity, Description: "The patch cannot be applied to the current version.", Err: err}
 	}
@@ -77,53 +77,53 @@ func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch)
 		return nil, err
 	}
 	if after.ID != before.ID {
-		return nil, message.Invalid(message.ErrBody, "A patch does not change the id.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch does not change the id.")
 	}
-	if _, err := w.may.permit(ctx, before, after); err != nil {
+	if _, err := w.permission.allowingGrant(ctx, before, after); err != nil {
 		return nil, err
 	}
-	return w.send(ctx, w.put(text, before.etag))
+	return w.send(ctx, w.putCall(text, before.etag))
 }
 
 // checkTests rejects a patch with test operations if the client may not read the resource, because a failed test reveals its
 // content.
 func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
-	tests := false
+	hasTests := false
 	for _, op := range p {
-		tests = tests || op.Kind() == "test"
+		hasTests = hasTests || op.Kind() == "test"
 	}
-	if !tests {
+	if !hasTests {
 		return nil
 	}
-	ok, err := w.in.Judge.IsCovered(ctx, before.Resource, w.in.Judge.Rights().For(w.i.Type, smart.Read))
+	ok, err := w.handler.Judge.IsCovered(ctx, before.Resource, w.handler.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read))
 	if err == nil && !ok {
-		err = message.Forbidden(message.ErrOracle, "No scope allows to read this %s, and so none to test it in a patch.", w.i.Type).
-			Lifted(w.in.Judge.Rights().MissingScopes(w.i.Type, smart.Read, false))
+		err = message.Forbidden(message.ErrDisclosure, "No scope allows to read this %s, and so none to test it in a patch.", w.interaction.Type).
+			WithScope(w.handler.Judge.Rights().MissingScopes(w.interaction.Type, smart.Read, false))
 	}
 	return err
 }
 
 var (
-	// pointer matches a JSON Pointer (RFC 6901) to an element of a resource.
-	pointer  = regexp.MustCompile(`^(/([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,8}|-))+$`)
-	errPatch = errors.New("malformed JSON Patch")
+	// pointerPattern matches a JSON Pointer (RFC 6901) to an element of a resource.
+	pointerPattern    = regexp.MustCompile(`^(/([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,8}|-))+$`)
+	errMalformedPatch = errors.New("malformed JSON Patch")
 )
 
-// readPatch parses a JSON Patch.
-func readPatch(text []byte) (jsonpatch.Patch, error) {
+// parsePatch parses a JSON Patch.
+func parsePatch(text []byte) (jsonpatch.Patch, error) {
 	if err := rawjson.Check(text); err != nil {
-		return nil, message.Invalid(err, "The patch is no JSON that has one reading.")
+		return nil, message.InvalidRequest(err, "The patch is no JSON that has one reading.")
 	}
 	p, err := jsonpatch.DecodePatch(text)
 	if err != nil || len(p) == 0 {
-		return nil, message.Invalid(errPatch, "The patch is no JSON Patch.")
+		return nil, message.InvalidRequest(errMalformedPatch, "The patch is no JSON Patch.")
 	}
 	if len(p) > maxOperations {
 		return nil, message.TooCostly("A patch may have %d operations at most.", maxOperations)
 	}
 	for _, op := range p {
 		if !isOperation(op) {
-			return nil, message.Invalid(errPatch, "An operation of the patch is malformed, or its pointer leads to no element of a resource.")
+			return nil, message.InvalidRequest(errMalformedPatch, "An operation of the patch is malformed, or its pointer leads to no element of a resource.")
 		}
 	}
 	return p, nil
@@ -132,7 +132,7 @@ func readPatch(text []byte) (jsonpatch.Patch, error) {
 // isOperation reports whether an operation has all required members (RFC 6902 §4).
 func isOperation(op jsonpatch.Operation) bool {
 	path, err := op.Path()
-	if err != nil || !pointer.MatchString(path) {
+	if err != nil || !pointerPattern.MatchString(path) {
 		return false
 	}
 	switch op.Kind() {
@@ -140,7 +140,7 @@ func isOperation(op jsonpatch.Operation) bool {
 		return op["value"] != nil
 	case "move", "copy":
 		from, err := op.From()
-		return err == nil && pointer.MatchString(from)
+		return err == nil && pointerPattern.MatchString(from)
 	case "remove":
 		return true
 	}
@@ -153,17 +153,17 @@ func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 	options.SupportNegativeIndices, options.EscapeHTML, options.AccumulatedCopySizeLimit = false, false, limit
 	patched, err := p.ApplyWithOptions(text, options)
 	if err == nil && int64(len(patched)) > limit {
-		err = message.ErrTooLong
+		err = message.ErrResponseTooLong
 	}
 	return patched, err
 }
 
 var (
 	errFHIRPathPatch = errors.New("no FHIRPath Patch that can be judged")
-	// plainPath matches a path of element names and indices, which every FHIR server interprets alike.
-	plainPath = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
-	// plainName matches the name of an element.
-	plainName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+	// plainPathPattern matches a path of element names and indices, which every FHIR server interprets alike.
+	plainPathPattern = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
+	// plainNamePattern matches the name of an element.
+	plainNamePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 )
 
 // checkFHIRPathPatch rejects a FHIRPath Patch (R4 fhirpatch.html) that could change the owner of a resource or an element that
@@ -171,48 +171,48 @@ var (
 // here, so paths that are not plain are rejected too.
 func (w *write) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
-		return message.Invalid(err, "The patch is no JSON that has one reading.")
+		return message.InvalidRequest(err, "The patch is no JSON that has one reading.")
 	}
-	if MayAct(w.in.Judge.Rights(), w.i.Type) { // which takes all of the resource to judge
-		return message.Forbidden(message.ErrOracle, "Under these scopes, a %s is patched by a JSON Patch.", w.i.Type)
+	if MayHaveSideEffects(w.handler.Judge.Rights(), w.interaction.Type) { // which takes all of the resource to judge
+		return message.Forbidden(message.ErrDisclosure, "Under these scopes, a %s is patched by a JSON Patch.", w.interaction.Type)
 	}
-	if w.whole && w.in.Judge.Rights().IsUnrestricted(w.i.Type, smart.Read) {
-		return message.EachString(text, func(_, said string) error { return checkSearchingText(w.in.Judge.Rights(), said) })
+	if w.isUnrestricted && w.handler.Judge.Rights().IsUnrestricted(w.interaction.Type, smart.Read) {
+		return message.VisitStrings(text, func(_, value string) error { return checkNotConditional(w.handler.Judge.Rights(), value) })
 	}
 	var parameters map[string]any // unlike a struct, a map is case-sensitive: Part is not part
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
-		return message.Invalid(errFHIRPathPatch, "The patch is no Parameters resource.")
+		return message.InvalidRequest(errFHIRPathPatch, "The patch is no Parameters resource.")
 	}
 	operations, _ := parameters["parameter"].([]any)
-	notPlain := func(operation any) bool { return !w.may.isPlain(operation, w.in.Searches.Parameters) }
+	notPlain := func(operation any) bool { return !w.permission.isPlain(operation, w.handler.SearchHandler.Parameters) }
 	if len(operations) == 0 || len(operations) > maxOperations || slices.ContainsFunc(operations, notPlain) {
-		return message.Forbidden(message.ErrOracle, "Under these scopes, a FHIRPath Patch changes only elements at plain paths that are no references "+
+		return message.Forbidden(message.ErrDisclosure, "Under these scopes, a FHIRPath Patch changes only elements at plain paths that are no references "+
 			"and do not tell whose the resource is. Send a JSON Patch.")
 	}
 	return nil
 }
 
-// checkSearchingText rejects a text that could become a conditional reference.
-func checkSearchingText(rights *access.Rights, said string) error {
-	path, _, _ := strings.Cut(said, "?")
+// checkNotConditional rejects a text that could become a conditional reference.
+func checkNotConditional(rights *access.Rights, value string) error {
+	path, _, _ := strings.Cut(value, "?")
 	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
 		return nil
 	}
-	return checkSearching(rights, said)
+	return checkConditionalReference(rights, value)
 }
 
 // isPlain reports whether an operation changes an element at a plain path that access does not depend on.
-func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
-	parts, ok := partsOf(operation)
+func (w writePermission) isPlain(operation any, parameters searchparam.Set) bool {
+	parts, ok := operationParts(operation)
 	path, isString := parts["path"].(string)
-	match := plainPath.FindStringSubmatch(path)
+	match := plainPathPattern.FindStringSubmatch(path)
 	if !ok || !isString || match == nil || match[1] != w.resourceType {
 		return false
 	}
 	elements := match[2]
 	if kind, _ := parts["type"].(string); kind == "add" {
 		name, _ := parts["name"].(string)
-		if !plainName.MatchString(name) {
+		if !plainNamePattern.MatchString(name) {
 			return false
 		}
 		elements += "." + name
@@ -225,11 +225,11 @@ func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
 	names := strings.Split(elements[1:], ".")
 	first, _, _ := strings.Cut(names[0], "[")
 	return !slices.Contains(names, "reference") &&
-		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
+		!slices.ContainsFunc(w.protectedElements(parameters), func(name string) bool { return mayBeSameElement(first, name) })
 }
 
-// partsOf returns the values of an operation's parts by name. ok is false with a nested or repeated part, or a reference.
-func partsOf(operation any) (map[string]any, bool) {
+// operationParts returns the values of an operation's parts by name. ok is false with a nested or repeated part, or a reference.
+func operationParts(operation any) (map[string]any, bool) {
 	o, _ := operation.(map[string]any)
 	list, isList := o["part"].([]any)
 	if o["name"] != "operation" || len(o) != 2 || !isList {
@@ -239,7 +239,7 @@ func partsOf(operation any) (map[string]any, bool) {
 	for _, p := range list {
 		part, _ := p.(map[string]any)
 		name, isNamed := part["name"].(string)
-		if _, repeated := parts[name]; repeated || !isNamed || len(part) != 2 {
+		if _, isRepeated := parts[name]; isRepeated || !isNamed || len(part) != 2 {
 			return nil, false
 		}
 		for member, value := range part {
@@ -269,8 +269,8 @@ func hasReference(value any) bool {
 	return false
 }
 
-// isSameElement reports whether two names may mean the same element: FHIRPath uses value for valueQuantity.
-func isSameElement(a, b string) bool {
+// mayBeSameElement reports whether two names may mean the same element: FHIRPath uses value for valueQuantity.
+func mayBeSameElement(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}
@@ -278,10 +278,10 @@ func isSameElement(a, b string) bool {
 	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
 }
 
-// fixed returns the elements used to judge the resource.
-func (w permission) fixed(parameters searchparam.Set) []string {
+// protectedElements returns the elements used to judge the resource.
+func (w writePermission) protectedElements(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
-	names, _ := compartment.Patient(w.resourceType)
+	names, _ := compartment.PatientParameters(w.resourceType)
 	names = append(slices.Clip(names), "patient")
 	for _, g := range w.grants {
 		for _, p := range g.Constraint {
@@ -299,10 +299,10 @@ func (w permission) fixed(parameters searchparam.Set) []string {
 
 // forwardPatch forwards the client's patch, for the judged version only.
 func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Response, error) {
-	if _, err := w.may.permit(ctx, before, nil); err != nil {
+	if _, err := w.permission.allowingGrant(ctx, before, nil); err != nil {
 		return nil, err
 	}
-	c := message.Call{Method: http.MethodPatch, Path: w.i.Type + "/" + w.i.ID, Header: w.headers(), Body: w.c.Body}
+	c := message.Call{Method: http.MethodPatch, Path: w.interaction.Type + "/" + w.interaction.ID, Header: w.requestHeaders(), Body: w.call.Body}
 	c.Header.Set("If-Match", before.etag)
 	return w.send(ctx, c)
 }

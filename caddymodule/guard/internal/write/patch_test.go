@@ -21,13 +21,13 @@ import (
 func TestPatchBounds(t *testing.T) {
 	t.Parallel()
 	remove := `{"op":"remove","path":"/a"}`
-	if _, err := readPatch([]byte("[" + strings.Repeat(remove+",", maxOperations) + remove + "]")); !errors.Is(err, message.ErrCostly) {
+	if _, err := parsePatch([]byte("[" + strings.Repeat(remove+",", maxOperations) + remove + "]")); !errors.Is(err, message.ErrTooCostly) {
 		t.Errorf("many operations: %v", err)
 	}
 	doubling := strings.Repeat(`{"op":"copy","from":"/a","path":"/a/-"},`, 12)
 	const added = `{"op":"add","path":"/b","value":"0123456789"}`
 	for name, patch := range map[string]string{"copies": doubling + remove, "length": added} {
-		p, err := readPatch([]byte("[" + patch + "]"))
+		p, err := parsePatch([]byte("[" + patch + "]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func FuzzJSONPatch(f *testing.F) {
 		if rawjson.Check(text) != nil || json.Unmarshal(text, &object) != nil || object == nil {
 			return
 		}
-		p, err := readPatch(patch)
+		p, err := parsePatch(patch)
 		if err != nil {
 			return
 		}
@@ -69,7 +69,7 @@ func FuzzJSONPatch(f *testing.F) {
 		if !json.Valid(once) {
 			t.Errorf("%s makes %s", patch, once)
 		}
-		again, _ := readPatch(patch)
+		again, _ := parsePatch(patch)
 		if twice, err := applyPatch(text, again, limit); err != nil || !bytes.Equal(once, twice) {
 			t.Errorf("%s makes %s, then %s, %v", patch, once, twice, err)
 		}
@@ -88,10 +88,10 @@ func FuzzFHIRPathPatch(f *testing.F) {
 	} {
 		f.Add([]byte(patch))
 	}
-	rights := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))
+	rights := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewTypeRules(nil))
 	i := interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}
-	x := &Writes{Judge: &judge.Judge{Granted: rights}, Searches: &search.Searches{}}
-	w := &write{in: x, i: i, may: permission{resourceType: i.Type, grants: rights.For(i.Type, smart.Update)}}
+	x := &Handler{Judge: &judge.Judge{GrantedRights: rights}, SearchHandler: &search.Handler{}}
+	w := &write{handler: x, interaction: i, permission: writePermission{resourceType: i.Type, grants: rights.GrantsFor(i.Type, smart.Update)}}
 	f.Fuzz(func(t *testing.T, patch []byte) {
 		if w.checkFHIRPathPatch(patch) != nil {
 			return

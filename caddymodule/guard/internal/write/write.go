@@ -32,53 +32,53 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// permission decides whether the grants allow a write.
-type permission struct {
+// writePermission decides whether the grants allow a write.
+type writePermission struct {
 	judge        *judge.Judge
-	shared       access.Shared
+	typeRules    access.TypeRules
 	resourceType string
 	grants       []access.Grant
 }
 
 // Result determines the response to a write.
 type Result struct {
-	Judge *judge.Judge // judges the response
-	at    message.Addresses
-	C     message.Call // client's call
-	i     interaction.Interaction
-	// Confined is the resource of a confined delete ([write.confinedDelete]). Zero for all other writes.
-	Confined interaction.Reference
-	server   *fhirserver.Server
+	Judge       *judge.Judge // judges the response
+	addresses   message.Addresses
+	ClientCall  message.Call // client's call
+	interaction interaction.Interaction
+	// ConfinedTo is the resource of a confined delete ([write.confinedDelete]). Zero for all other writes.
+	ConfinedTo interaction.Reference
+	server     *fhirserver.Server
 }
 
 // Collector takes the call for the FHIR server, in place of the server, with the data for the response.
 type Collector func(r Result, c message.Call) (*message.Response, error)
 
-// Writes answers the writes of one request.
-type Writes struct {
-	Server    *fhirserver.Server // sends requests to the FHIR server
-	Judge     *judge.Judge       // judges the responses of the FHIR server
-	Addresses message.Addresses  // public addresses of the FHIR API
-	Searches  *search.Searches   // resolves criteria
-	Reads     *read.Reads        // reads the stored version
-	Shared    access.Shared      // rules for types outside of compartments
-	Upsert    bool               // an update may create a resource
+// Handler answers the writes of one request.
+type Handler struct {
+	Server        *fhirserver.Server // sends requests to the FHIR server
+	Judge         *judge.Judge       // judges the responses of the FHIR server
+	Addresses     message.Addresses  // public addresses of the FHIR API
+	SearchHandler *search.Handler    // resolves criteria
+	ReadHandler   *read.Handler      // reads the stored version
+	TypeRules     access.TypeRules   // rules for types outside of compartments
+	AllowsUpsert  bool               // an update may create a resource
 
 	ConditionalDeletes *ConditionalDeletes // support by the FHIR server
 
-	Limit   int64     // maximum size of a body in bytes
-	Collect Collector // nil: writes are sent
+	MaxBodyBytes int64     // maximum size of a body in bytes
+	Collector    Collector // nil: writes are sent
 }
 
 // write is a create, update, patch or delete in progress.
 type write struct {
-	in       *Writes
-	c        message.Call
-	i        interaction.Interaction
-	may      permission
-	whole    bool                  // a grant covers all resources of the type
-	criteria *search.Selection     // criteria of a conditional write
-	confined interaction.Reference // see [Result.Confined]
+	handler        *Handler
+	call           message.Call
+	interaction    interaction.Interaction
+	permission     writePermission
+	isUnrestricted bool                  // a grant covers all resources of the type
+	criteria       *search.Selection     // criteria of a conditional write
+	confinedTo     interaction.Reference // see [Result.ConfinedTo]
 }
 
 // isCascade reports whether a parameter makes HAPI also delete the resources that refer to a resource.
@@ -95,13 +95,13 @@ type version struct {
 }
 
 // isConditional reports whether criteria select the resource.
-func (w *write) isConditional() bool { return w.i.Permission()&smart.Search != 0 }
+func (w *write) isConditional() bool { return w.interaction.Permission()&smart.Search != 0 }
 
-// planned returns the search for the criteria of a conditional write.
-func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*search.Selection, error) {
-	s, err := x.Searches.Selecting(ctx, i.Type, slices.DeleteFunc(i.Criteria(), isCascade))
-	if err == nil && !s.Selects {
-		err = message.Invalid(message.ErrSearch, "Criteria of a conditional request select resources, and nothing else.")
+// planCriteria returns the search for the criteria of a conditional write.
+func (x *Handler) planCriteria(ctx context.Context, i interaction.Interaction) (*search.Selection, error) {
+	s, err := x.SearchHandler.PlanSelection(ctx, i.Type, slices.DeleteFunc(i.Criteria(), isCascade))
+	if err == nil && !s.HasOnlyConditions {
+		err = message.InvalidRequest(message.ErrInvalidSearch, "Criteria of a conditional request select resources, and nothing else.")
 	}
 	return s, err
 }
@@ -109,18 +109,18 @@ func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*searc
 // isForwarded reports whether the FHIR server processes the client's request itself, because the scopes cover every resource
 // that it may find and change.
 func (w *write) isForwarded() bool {
-	return w.whole && (!w.isConditional() || !w.criteria.Nothing && w.in.Judge.Rights().IsUnrestricted(w.i.Type, smart.Search))
+	return w.isUnrestricted && (!w.isConditional() || !w.criteria.MatchesNothing && w.handler.Judge.Rights().IsUnrestricted(w.interaction.Type, smart.Search))
 }
 
 // forwardedCriteria returns the query and If-None-Exist with the criteria for the FHIR server, after the rules for searches.
 func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 	switch {
 	case !w.isConditional():
-		return w.c.Query, nil
-	case w.i.Kind == interaction.ConditionalCreate:
-		return w.c.Query, []string{smart.EncodeParameters(w.criteria.Parameters)}
+		return w.call.Query, nil
+	case w.interaction.Kind == interaction.ConditionalCreate:
+		return w.call.Query, []string{smart.EncodeParameters(w.criteria.Parameters)}
 	}
-	cascade := slices.DeleteFunc(slices.Clone(w.i.Parameters), func(p smart.Parameter) bool { return !isCascade(p) })
+	cascade := slices.DeleteFunc(slices.Clone(w.interaction.Parameters), func(p smart.Parameter) bool { return !isCascade(p) })
 	return smart.EncodeParameters(slices.Concat(w.criteria.Parameters, cascade)), nil
 }
 
@@ -129,100 +129,100 @@ func (w *write) resolve(ctx context.Context) error {
 	if !w.isConditional() {
 		return nil
 	}
-	id, err := w.criteria.One(ctx)
+	id, err := w.criteria.FindOne(ctx)
 	if err == nil && id == "" {
 		err = message.NotFound()
 	}
-	w.i.ID = id
+	w.interaction.ID = id
 	return err
 }
 
 // newWrite rejects writes that no scope permits, regardless of the resource.
-func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
+func (x *Handler) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
-	w := &write{in: x, c: c, i: i, whole: rights.IsUnrestricted(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}
-	w.may = permission{judge: x.Judge, shared: x.Shared, resourceType: i.Type, grants: rights.For(i.Type, p)}
+	w := &write{handler: x, call: c, interaction: i, isUnrestricted: rights.IsUnrestricted(i.Type, p) && (p == smart.Delete || len(rights.PatientsWithBinaries(i.Type)) == 0)}
+	w.permission = writePermission{judge: x.Judge, typeRules: x.TypeRules, resourceType: i.Type, grants: rights.GrantsFor(i.Type, p)}
 	switch {
-	case len(w.may.grants) == 0:
+	case len(w.permission.grants) == 0:
 		return nil, message.InsufficientScope(rights, i)
 	case i.Type == "Patient" && p&(smart.Create|smart.Delete) != 0:
-		w.may.grants = slices.DeleteFunc(w.may.grants, func(g access.Grant) bool { return g.Patient != "" })
+		w.permission.grants = slices.DeleteFunc(w.permission.grants, func(g access.Grant) bool { return g.Patient != "" })
 	}
-	if len(w.may.grants) == 0 {
-		return nil, message.Forbidden(message.ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(message.MissingScopes(rights, i))
+	if len(w.permission.grants) == 0 {
+		return nil, message.Forbidden(message.ErrInsufficientScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").WithScope(message.MissingScopes(rights, i))
 	}
-	if extra := w.extra(); extra != "" {
-		return nil, message.Forbidden(message.ErrScope, "%s is not allowed under these scopes.", extra)
+	if extra := w.extraEffect(); extra != "" {
+		return nil, message.Forbidden(message.ErrInsufficientScope, "%s is not allowed under these scopes.", extra)
 	}
 	var err error
 	if w.isConditional() {
-		w.criteria, err = x.planned(ctx, i)
+		w.criteria, err = x.planCriteria(ctx, i)
 	}
 	return w, err
 }
 
-// extra describes an effect of the request beyond the named resource that no scope allows. Empty if none.
-func (w *write) extra() string {
+// extraEffect describes an effect of the request beyond the named resource that no scope allows. Empty if none.
+func (w *write) extraEffect() string {
 	switch {
-	case !MayExtend(w.in.Judge.Rights(), w.c.Header, w.i):
+	case !MayAffectOthers(w.handler.Judge.Rights(), w.call.Header, w.interaction):
 		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
-	case !w.whole && !w.isConditional() && len(w.i.Criteria()) > 0:
-		return "The parameter " + strconv.Quote(w.i.Criteria()[0].Name)
+	case !w.isUnrestricted && !w.isConditional() && len(w.interaction.Criteria()) > 0:
+		return "The parameter " + strconv.Quote(w.interaction.Criteria()[0].Name)
 	}
 	return ""
 }
 
-// MayExtend reports whether the scopes allow all other resources that a write may affect: on HAPI, those that refer to a
+// MayAffectOthers reports whether the scopes allow all other resources that a write may affect: on HAPI, those that refer to a
 // deleted one, and a Provenance (R4 provenance.html#header).
-func MayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
+func MayAffectOthers(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
 	if header.Get("X-Provenance") != "" && (!rights.IsUnrestricted(smart.AnyType, smart.Search) || !rights.IsUnrestricted("Provenance", smart.Create)) {
 		return false
 	}
-	cascades := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
-	return !cascades || rights.IsUnrestricted(smart.AnyType, smart.Delete)
+	isCascading := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
+	return !isCascading || rights.IsUnrestricted(smart.AnyType, smart.Delete)
 }
 
 // newVersion parses the resource in the client's body.
 func (w *write) newVersion(text []byte) (*version, error) {
-	res, err := resource.Parse(text, w.in.Addresses.Base)
+	res, err := resource.Parse(text, w.handler.Addresses.Base)
 	switch {
 	case err != nil:
-		return nil, message.Invalid(err, "The body is no resource in JSON that has one reading.")
-	case res.Type != w.i.Type:
-		return nil, message.Invalid(message.ErrBody, "The resource is not of the type in the path.")
+		return nil, message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+	case res.Type != w.interaction.Type:
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The resource is not of the type in the path.")
 	}
-	if err := w.in.checkEffect(res, text); err != nil {
+	if err := w.handler.checkSideEffect(res, text); err != nil {
 		return nil, err
 	}
-	return &version{Resource: res, text: text}, checkConditional(w.in.Judge.Rights(), text)
+	return &version{Resource: res, text: text}, checkConditionalReferences(w.handler.Judge.Rights(), text)
 }
 
-// errAbsent means that a resource does not exist. Clients cannot distinguish it from ErrOutside.
-var errAbsent = fmt.Errorf("%w: it is not there", message.ErrOutside)
+// errNotFound means that a resource does not exist. Clients cannot distinguish it from ErrOutside.
+var errNotFound = fmt.Errorf("%w: it is not there", message.ErrNotCovered)
 
 // current reads the version that is to be changed. An uncovered resource is handled like a missing one.
 func (w *write) current(ctx context.Context) (*version, error) {
-	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
-	a, err := w.in.Server.Do(ctx, message.Get(of.String(), ""))
+	of := interaction.Reference{Type: w.interaction.Type, ID: w.interaction.ID}
+	a, err := w.handler.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.in.Judge.ReadForUpdate(ctx, of, w.may.grants, a)
-	refusal, _ := errors.AsType[*guard.Error](err)
+	res, err := w.handler.Judge.ReadForUpdate(ctx, of, w.permission.grants, a)
+	rejection, _ := errors.AsType[*guard.Error](err)
 	switch {
-	case refusal != nil && errors.Is(err, message.ErrOutside) && a.Status == http.StatusNotFound:
-		refusal.Err = errAbsent
-		return nil, refusal
+	case rejection != nil && errors.Is(err, message.ErrNotCovered) && a.Status == http.StatusNotFound:
+		rejection.Err = errNotFound
+		return nil, rejection
 	case err != nil:
 		return nil, err
 	}
-	return w.held(res, a)
+	return w.currentVersion(res, a)
 }
 
 var errNoVersion = errors.New("the FHIR server tells no version, so that the one judged could be another when it is written")
 
-// held returns the version with the ETag for If-Match, if it meets the client's conditions.
-func (w *write) held(res resource.Resource, a *message.Response) (*version, error) {
+// currentVersion returns the version with the ETag for If-Match, if it meets the client's conditions.
+func (w *write) currentVersion(res resource.Resource, a *message.Response) (*version, error) {
 	etag := a.Header.Get("Etag")
 	if etag == "" && res.VersionID != "" {
 		etag = `W/"` + res.VersionID + `"`
@@ -230,8 +230,8 @@ func (w *write) held(res resource.Resource, a *message.Response) (*version, erro
 	if etag == "" {
 		return nil, message.NewWithheldError(errNoVersion)
 	}
-	match, none := w.c.Header.Values("If-Match"), w.c.Header.Values("If-None-Match")
-	if len(match) > 0 && !namesETag(match, etag) || namesETag(none, etag) {
+	ifMatch, ifNoneMatch := w.call.Header.Values("If-Match"), w.call.Header.Values("If-None-Match")
+	if len(ifMatch) > 0 && !namesETag(ifMatch, etag) || namesETag(ifNoneMatch, etag) {
 		return nil, &guard.Error{Status: http.StatusPreconditionFailed, Description: "The resource has another version.", Err: errConflict}
 	}
 	return &version{res, a.Body, etag}, nil
@@ -243,7 +243,7 @@ func namesETag(condition []string, etag string) bool {
 }
 
 // Create answers a create, conditional or not. The id in the body is ignored (R4 http.html#create).
-func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+func (x *Handler) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -251,39 +251,39 @@ func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Inter
 	if err := w.resolveReferences(ctx); err != nil {
 		return nil, err
 	}
-	after, err := w.newVersion(w.c.Body)
+	after, err := w.newVersion(w.call.Body)
 	if err != nil {
 		return nil, err
 	}
 	if w.isForwarded() {
 		return w.forward(ctx)
 	}
-	body, err := rawjson.Without(after.text, "id")
+	body, err := rawjson.WithoutMember(after.text, "id")
 	if err != nil {
 		return nil, err
 	}
 	if after, err = w.newVersion(body); err != nil {
 		return nil, err
 	}
-	if _, err := w.may.permit(ctx, nil, after); err != nil {
+	if _, err := w.permission.allowingGrant(ctx, nil, after); err != nil {
 		return nil, err
 	}
 	if w.isConditional() {
-		id, err := w.criteria.One(ctx)
+		id, err := w.criteria.FindOne(ctx)
 		if err != nil || id != "" {
-			return x.found(ctx, i.Type, id, err)
+			return x.existingResponse(ctx, i.Type, id, err)
 		}
 	}
-	return w.send(ctx, w.post(body))
+	return w.send(ctx, w.postCall(body))
 }
 
-// found returns the response to a conditional create of a resource that already exists (R4 http.html#ccreate).
-func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Response, error) {
+// existingResponse returns the response to a conditional create of a resource that already exists (R4 http.html#ccreate).
+func (x *Handler) existingResponse(ctx context.Context, resourceType, id string, err error) (*message.Response, error) {
 	if err != nil {
 		return nil, err
 	}
 	of := interaction.Reference{Type: resourceType, ID: id}
-	a, err := x.Reads.Read(ctx, message.Get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
+	a, err := x.ReadHandler.Read(ctx, message.NewGet(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
 	if err != nil {
 		a = message.NewResponse(http.StatusOK, nil)
 	}
@@ -293,7 +293,7 @@ func (x *Writes) found(ctx context.Context, resourceType, id string, err error) 
 
 // Update answers an update, conditional or not. Unless the scopes cover the whole type, a single grant must cover the resource
 // both before and after the update.
-func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+func (x *Handler) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -301,94 +301,94 @@ func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Inter
 	if err := w.resolveReferences(ctx); err != nil {
 		return nil, err
 	}
-	after, err := w.newVersion(w.c.Body)
+	after, err := w.newVersion(w.call.Body)
 	switch {
 	case err != nil:
 		return nil, err
 	case !w.isConditional() && after.ID != i.ID:
-		return nil, message.Invalid(message.ErrBody, "The id of the resource is not the one in the path.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource is not the one in the path.")
 	case w.isForwarded():
 		return w.forward(ctx)
 	case w.isConditional():
 		return w.updateMatch(ctx, after)
 	}
-	return w.updateTo(ctx, after)
+	return w.updateVersion(ctx, after)
 }
 
-// updateTo writes a version of the resource with the write's id. A version that no grant covers is rejected before the stored
+// updateVersion writes a version of the resource with the write's id. A version that no grant covers is rejected before the stored
 // version is read.
-func (w *write) updateTo(ctx context.Context, after *version) (*message.Response, error) {
-	if err := w.may.checkCovered(ctx, after); err != nil {
+func (w *write) updateVersion(ctx context.Context, after *version) (*message.Response, error) {
+	if err := w.permission.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)
-	if w.in.mayUpsert(w.i.Type, err) {
+	if w.handler.mayUpsert(w.interaction.Type, err) {
 		return w.upsert(ctx, after)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.may.permit(ctx, before, after); err != nil {
+	if _, err := w.permission.allowingGrant(ctx, before, after); err != nil {
 		return nil, err
 	}
-	return w.send(ctx, w.put(after.text, before.etag))
+	return w.send(ctx, w.putCall(after.text, before.etag))
 }
 
 // mayUpsert reports whether the error permits creating the resource, because it does not exist.
-func (x *Writes) mayUpsert(resourceType string, err error) bool {
-	return errors.Is(err, errAbsent) && x.Upsert && resourceType != "Patient"
+func (x *Handler) mayUpsert(resourceType string, err error) bool {
+	return errors.Is(err, errNotFound) && x.AllowsUpsert && resourceType != "Patient"
 }
 
 // upsert creates a resource with the client's id. If-None-Match prevents FHIR servers that support it from overwriting a
 // resource created in the meantime.
 func (w *write) upsert(ctx context.Context, after *version) (*message.Response, error) {
-	if w.c.Header.Get("If-Match") != "" {
+	if w.call.Header.Get("If-Match") != "" {
 		return nil, message.NotFound()
 	}
-	if _, err := w.may.permit(ctx, nil, after); err != nil {
+	if _, err := w.permission.allowingGrant(ctx, nil, after); err != nil {
 		return nil, err
 	}
-	c := w.put(after.text, "")
+	c := w.putCall(after.text, "")
 	c.Header.Set("If-None-Match", "*")
 	return w.send(ctx, c)
 }
 
 // updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
 func (w *write) updateMatch(ctx context.Context, after *version) (*message.Response, error) {
-	id, err := w.criteria.One(ctx)
+	id, err := w.criteria.FindOne(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case id == "" && after.ID == "": // SMART counts that as an update
-		if _, err := w.may.permit(ctx, nil, after); err != nil {
+		if _, err := w.permission.allowingGrant(ctx, nil, after); err != nil {
 			return nil, err
 		}
-		return w.send(ctx, w.post(after.text))
+		return w.send(ctx, w.postCall(after.text))
 	case id == "":
 		return w.upsertUnmatched(ctx, after)
 	case after.ID != "" && after.ID != id:
-		return nil, message.Invalid(message.ErrBody, "The id of the resource is not that of the one that matches the criteria.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource is not that of the one that matches the criteria.")
 	}
-	w.i.ID = id
-	text, err := rawjson.With(after.text, "id", []byte(strconv.Quote(id)))
+	w.interaction.ID = id
+	text, err := rawjson.WithMember(after.text, "id", []byte(strconv.Quote(id)))
 	if err != nil {
 		return nil, err
 	}
 	if after, err = w.newVersion(text); err != nil {
 		return nil, err
 	}
-	return w.updateTo(ctx, after)
+	return w.updateVersion(ctx, after)
 }
 
 // upsertUnmatched creates a resource with the client's id, which must not exist: the criteria do not match it.
 func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Response, error) {
-	w.i.ID = after.ID
-	if err := w.may.checkCovered(ctx, after); err != nil {
+	w.interaction.ID = after.ID
+	if err := w.permission.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
 	_, err := w.current(ctx)
 	switch {
-	case w.in.mayUpsert(w.i.Type, err):
+	case w.handler.mayUpsert(w.interaction.Type, err):
 		return w.upsert(ctx, after)
 	case err != nil:
 		return nil, err
@@ -402,7 +402,7 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.R
 //
 // Some FHIR servers, such as HAPI, ignore If-Match on a delete. If the server supports conditional deletes, the delete
 // therefore has criteria that match only as long as the grant covers the resource.
-func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+func (x *Handler) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
 	case err != nil:
@@ -417,20 +417,20 @@ func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Inter
 	if err != nil {
 		return nil, err
 	}
-	g, err := w.may.permit(ctx, before, nil)
+	g, err := w.permission.allowingGrant(ctx, before, nil)
 	if err != nil {
 		return nil, err
 	}
-	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
+	of := interaction.Reference{Type: w.interaction.Type, ID: w.interaction.ID}
 	del, confined := w.confinedDelete(ctx, g, before)
 	if confined {
-		w.confined = of
+		w.confinedTo = of
 	} else {
 		del = message.Call{Method: http.MethodDelete, Path: of.String()}
 	}
 	del.Header = http.Header{"If-Match": {before.etag}}
 	a, err := w.send(ctx, del)
-	if err != nil || !a.Succeeded() {
+	if err != nil || !a.IsSuccess() {
 		return a, err
 	}
 	return message.NewResponse(http.StatusNoContent, nil), nil
@@ -476,12 +476,12 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Se
 
 // conditionalDeletes reads the FHIR server's statement.
 func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[string]bool, error) {
-	a, err := server.Do(ctx, message.Get("metadata", ""))
+	a, err := server.Do(ctx, message.NewGet("metadata", ""))
 	if err != nil {
 		return nil, err
 	}
 	if a.Status != http.StatusOK {
-		return nil, message.Failed(a)
+		return nil, message.ServerFailure(a)
 	}
 	var statement struct {
 		Rest []struct {
@@ -506,47 +506,47 @@ func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[str
 // confinedDelete returns the call that deletes a version only as long as the grant covers it: a resource that another client
 // moves to another patient in the meantime no longer matches. ok is false if the FHIR server or the type supports no such call.
 func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *version) (c message.Call, ok bool) {
-	criteria := w.in.Judge.Rights().Criteria(g, before.Resource)
-	if len(criteria) == 0 || !w.in.ConditionalDeletes.supports(ctx, w.in.Server, w.i.Type) {
+	criteria := w.handler.Judge.Rights().Criteria(g, before.Resource)
+	if len(criteria) == 0 || !w.handler.ConditionalDeletes.supports(ctx, w.handler.Server, w.interaction.Type) {
 		return c, false
 	}
-	criteria = slices.Concat([]smart.Parameter{{Name: "_id", Value: w.i.ID}}, criteria)
-	return message.Call{Method: http.MethodDelete, Path: w.i.Type, Query: smart.EncodeParameters(criteria)}, true
+	criteria = slices.Concat([]smart.Parameter{{Name: "_id", Value: w.interaction.ID}}, criteria)
+	return message.Call{Method: http.MethodDelete, Path: w.interaction.Type, Query: smart.EncodeParameters(criteria)}, true
 }
 
 // checkDeleted returns an error if a resource still exists after a confined delete. FHIR servers respond alike whether or not
 // the criteria matched.
 func (w Result) checkDeleted(ctx context.Context) error {
-	a, err := w.server.Do(ctx, message.Get(w.Confined.String(), ""))
+	a, err := w.server.Do(ctx, message.NewGet(w.ConfinedTo.String(), ""))
 	switch {
 	case err != nil:
 		return err
 	case a.Status == http.StatusNotFound, a.Status == http.StatusGone:
 		return nil
 	case a.Status/100 == 5, a.Status == http.StatusTooManyRequests:
-		return message.Failed(a)
+		return message.ServerFailure(a)
 	}
-	return conflict(w.C.Header)
+	return conflictError(w.ClientCall.Header)
 }
 
-// put returns the call that writes a version.
-func (w *write) put(body []byte, etag string) message.Call {
-	c := message.Call{Method: http.MethodPut, Path: w.i.Type + "/" + w.i.ID, Header: w.headers(), Body: body}
+// putCall returns the call that writes a version.
+func (w *write) putCall(body []byte, etag string) message.Call {
+	c := message.Call{Method: http.MethodPut, Path: w.interaction.Type + "/" + w.interaction.ID, Header: w.requestHeaders(), Body: body}
 	if etag != "" {
 		c.Header.Set("If-Match", etag)
 	}
 	return c
 }
 
-// post returns the call that creates a resource.
-func (w *write) post(body []byte) message.Call {
-	return message.Call{Method: http.MethodPost, Path: w.i.Type, Header: w.headers(), Body: body}
+// postCall returns the call that creates a resource.
+func (w *write) postCall(body []byte) message.Call {
+	return message.Call{Method: http.MethodPost, Path: w.interaction.Type, Header: w.requestHeaders(), Body: body}
 }
 
-// headers returns the headers of a write: the content type, and the client's preference for the response.
-func (w *write) headers() http.Header {
+// requestHeaders returns the headers of a write: the content type, and the client's preference for the response.
+func (w *write) requestHeaders() http.Header {
 	header := http.Header{"Content-Type": {message.TypeJSON}}
-	for _, value := range w.c.Header.Values("Prefer") {
+	for _, value := range w.call.Header.Values("Prefer") {
 		for _, preference := range []string{"return=minimal", "return=representation", returnOutcome} {
 			if strings.Contains(value, preference) {
 				header.Set("Prefer", preference)
@@ -554,7 +554,7 @@ func (w *write) headers() http.Header {
 		}
 	}
 	for _, name := range []string{"X-Cascade", "X-Provenance"} { // checked by newWrite
-		if value := w.c.Header.Get(name); value != "" {
+		if value := w.call.Header.Get(name); value != "" {
 			header.Set(name, value)
 		}
 	}
@@ -564,17 +564,17 @@ func (w *write) headers() http.Header {
 // forward forwards the client's request with the client's conditions.
 func (w *write) forward(ctx context.Context) (*message.Response, error) {
 	query, ifNoneExist := w.forwardedCriteria()
-	c := w.c
-	c.Header, c.Query = w.headers(), query
+	c := w.call
+	c.Header, c.Query = w.requestHeaders(), query
 	if ifNoneExist != nil {
 		c.Header["If-None-Exist"] = ifNoneExist
 	}
 	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if values := w.c.Header.Values(name); len(values) > 0 {
+		if values := w.call.Header.Values(name); len(values) > 0 {
 			c.Header[name] = values
 		}
 	}
-	if media := w.c.Header.Get("Content-Type"); media != "" {
+	if media := w.call.Header.Get("Content-Type"); media != "" {
 		c.Header.Set("Content-Type", media)
 	}
 	return w.send(ctx, c)
@@ -583,10 +583,10 @@ func (w *write) forward(ctx context.Context) (*message.Response, error) {
 // send sends a write to the FHIR server, and returns the client's response. In a transaction, the write waits for the other
 // entries.
 func (w *write) send(ctx context.Context, c message.Call) (*message.Response, error) {
-	if w.in.Collect != nil {
-		return w.in.Collect(w.result(), c)
+	if w.handler.Collector != nil {
+		return w.handler.Collector(w.result(), c)
 	}
-	a, err := w.in.Server.Do(ctx, c)
+	a, err := w.handler.Server.Do(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -594,27 +594,27 @@ func (w *write) send(ctx context.Context, c message.Call) (*message.Response, er
 }
 
 func (w *write) result() Result {
-	return Result{Judge: w.in.Judge, at: w.in.Addresses, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
+	return Result{Judge: w.handler.Judge, addresses: w.handler.Addresses, ClientCall: w.call, interaction: w.interaction, ConfinedTo: w.confinedTo, server: w.handler.Server}
 }
 
 // ClientResponse returns the client's response to a write from the FHIR server's response.
 func (w Result) ClientResponse(ctx context.Context, a *message.Response) (*message.Response, error) {
-	if !a.Succeeded() {
-		return w.failure(a)
+	if !a.IsSuccess() {
+		return w.failureResponse(a)
 	}
-	if w.Confined != (interaction.Reference{}) {
+	if w.ConfinedTo != (interaction.Reference{}) {
 		if err := w.checkDeleted(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if w.wantsOutcome() {
-		a = a.With(w.outcome(a))
+	if w.prefersOutcome() {
+		a = a.WithBody(w.writeOutcome(a))
 		a.IsOutcome = true
 		a.Header.Set("Content-Type", message.TypeJSON)
 		return a, nil
 	}
-	if !w.isShown(ctx, a) {
-		a = a.With(nil)
+	if !w.mayShowResource(ctx, a) {
+		a = a.WithBody(nil)
 		a.Header.Del("X-Security-Context") // an element of a Binary
 	}
 	return a, nil
@@ -623,14 +623,14 @@ func (w Result) ClientResponse(ctx context.Context, a *message.Response) (*messa
 // returnOutcome is the preference for an OperationOutcome (R4 http.html#ops).
 const returnOutcome = "return=OperationOutcome"
 
-func (w Result) wantsOutcome() bool {
-	return slices.ContainsFunc(w.C.Header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
+func (w Result) prefersOutcome() bool {
+	return slices.ContainsFunc(w.ClientCall.Header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
 }
 
-// outcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
-func (w Result) outcome(a *message.Response) []byte {
+// writeOutcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
+func (w Result) writeOutcome(a *message.Response) []byte {
 	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
-	for _, i := range message.IssuesOf(a, w.C.SentTerms()) {
+	for _, i := range message.ClientIssues(a, w.ClientCall.SentTerms()) {
 		if i.Diagnostics != "" {
 			issues = append(issues, i)
 		}
@@ -639,15 +639,15 @@ func (w Result) outcome(a *message.Response) []byte {
 	return text
 }
 
-// isShown reports whether a response is the written resource and the client may read it. A response that cannot be judged is
+// mayShowResource reports whether a response is the written resource and the client may read it. A response that cannot be judged is
 // not shown, although the write has succeeded.
-func (w Result) isShown(ctx context.Context, a *message.Response) bool {
-	grants := w.Judge.Rights().For(w.i.Type, smart.Read)
+func (w Result) mayShowResource(ctx context.Context, a *message.Response) bool {
+	grants := w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
 		return false
 	}
-	res, err := resource.Parse(a.Body, w.at.Base)
-	if err != nil || res.Type != w.i.Type || w.i.ID != "" && res.ID != w.i.ID {
+	res, err := resource.Parse(a.Body, w.addresses.Base)
+	if err != nil || res.Type != w.interaction.Type || w.interaction.ID != "" && res.ID != w.interaction.ID {
 		return false
 	}
 	ok, err := w.Judge.IsCovered(ctx, res, grants)
@@ -655,49 +655,49 @@ func (w Result) isShown(ctx context.Context, a *message.Response) bool {
 }
 
 var (
-	errConflict = errors.New("conflicts with the current version")
-	errRefused  = errors.New("the FHIR server refuses the write")
+	errConflict      = errors.New("conflicts with the current version")
+	errWriteRejected = errors.New("the FHIR server refuses the write")
 )
 
-// failure returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
+// failureResponse returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
 // the issues describe the patched resource, so they require read access.
-func (w Result) failure(a *message.Response) (*message.Response, error) {
-	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
-	if isPatch && len(w.Judge.Rights().For(w.i.Type, smart.Read)) == 0 {
-		return nil, w.Refusal(a, nil)
+func (w Result) failureResponse(a *message.Response) (*message.Response, error) {
+	isPatch := w.interaction.Kind == interaction.Patch || w.interaction.Kind == interaction.ConditionalPatch
+	if isPatch && len(w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)) == 0 {
+		return nil, w.RejectionError(a, nil)
 	}
-	s := w.C.SentTerms()
+	s := w.ClientCall.SentTerms()
 	if outcome := message.InvalidBodyResponse(a, s); outcome != nil {
 		return outcome, nil
 	}
-	return nil, w.Refusal(a, s)
+	return nil, w.RejectionError(a, s)
 }
 
-// Refusal returns the error for a rejected write, with the FHIR server's reasons about the client's input.
-func (w Result) Refusal(a *message.Response, s message.SentTerms) error {
-	cause := fmt.Errorf("%w: %d", errRefused, a.Status)
+// RejectionError returns the error for a rejected write, with the FHIR server's reasons about the client's input.
+func (w Result) RejectionError(a *message.Response, s message.SentTerms) error {
+	cause := fmt.Errorf("%w: %d", errWriteRejected, a.Status)
 	switch status := a.Status; {
 	case status == http.StatusTooManyRequests, status/100 == 5:
-		return message.Failed(a)
+		return message.ServerFailure(a)
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return message.NotFound()
 	case status == http.StatusConflict || status == http.StatusPreconditionFailed:
-		return conflict(w.C.Header)
+		return conflictError(w.ClientCall.Header)
 	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
 		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
 	default:
-		return &guard.Error{Status: status, Description: message.ExplainRejection(message.RefusesWrite, a, s), Err: cause}
+		return &guard.Error{Status: status, Description: message.ExplainRejection(message.WriteRejected, a, s), Err: cause}
 	}
 }
 
-// conflict returns 412 for a client that sent If-Match, and otherwise 409 (RFC 9110 §13.1.1, §15.5.10).
-func conflict(header http.Header) error {
-	refusal := &guard.Error{
+// conflictError returns 412 for a client that sent If-Match, and otherwise 409 (RFC 9110 §13.1.1, §15.5.10).
+func conflictError(header http.Header) error {
+	rejection := &guard.Error{
 		Status: http.StatusConflict, Err: errConflict,
 		Description: "The resource was changed in the meantime, or others refer to it.",
 	}
 	if header.Get("If-Match") != "" {
-		refusal.Status = http.StatusPreconditionFailed
+		rejection.Status = http.StatusPreconditionFailed
 	}
-	return refusal
+	return rejection
 }

@@ -40,10 +40,10 @@ type Store struct {
 
 	store.Store `json:"-"` // file, after Locate
 
-	file    *boltstore.Store
-	key     string // key in the pool of open stores
-	watched *stores.Watch
-	mark    *runningMark
+	file        *boltstore.Store
+	key         string // key in the pool of open stores
+	watch       *stores.Watch
+	runningMark *runningMark
 }
 
 type pooledFile struct {
@@ -64,16 +64,16 @@ func (f pooledFile) Destruct() error {
 }
 
 // Watch implements [stores.WatchProvider].
-func (f *Store) Watch() *stores.Watch { return f.watched }
+func (f *Store) Watch() *stores.Watch { return f.watch }
 
 // CaddyModule returns the Caddy module information.
 func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(Store) }}
 }
 
-// Locate takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only the
+// ResolvePath takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only the
 // app knows the default path.
-func (f *Store) Locate(defaultPath string) error {
+func (f *Store) ResolvePath(defaultPath string) error {
 	path, err := option.ResolveSecret("path of the durable store", f.Path)
 	if err != nil {
 		return err
@@ -87,17 +87,17 @@ func (f *Store) Locate(defaultPath string) error {
 	if err != nil {
 		return err
 	}
-	f.key, f.file, f.watched, f.mark = path, pooled.(pooledFile).file, pooled.(pooledFile).watch, pooled.(pooledFile).mark
+	f.key, f.file, f.watch, f.runningMark = path, pooled.(pooledFile).file, pooled.(pooledFile).watch, pooled.(pooledFile).mark
 	f.Store = f.file
 	return nil
 }
 
 // lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process does so
-// when its requests have ended, at the latest after Caddy's grace_period. lockStep is the interval of checks whether Caddy is
+// when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is the interval of checks whether Caddy is
 // exiting: Caddy handles Ctrl-C only after Start has returned.
 const (
-	lockTimeout = 30 * time.Second
-	lockStep    = 100 * time.Millisecond
+	lockTimeout       = 30 * time.Second
+	lockRetryInterval = 100 * time.Millisecond
 )
 
 // Start opens the file, so that a failure is an error of the configuration instead of the first sign-in. It waits for a process
@@ -108,23 +108,23 @@ func (f *Store) Start(logger *slog.Logger) error {
 	if err := f.open(logger, lockTimeout); err != nil {
 		return err
 	}
-	f.mark.write(logger)
+	f.runningMark.write(logger)
 	return nil
 }
 
-// Stopping makes the next process wait for the file instead of failing.
-func (f *Store) Stopping() { f.mark.remove() }
+// PrepareShutdown makes the next process wait for the file instead of failing.
+func (f *Store) PrepareShutdown() { f.runningMark.remove() }
 
 // open opens the file, and waits for it at most as long as given.
 func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
-	for deadline, waits := time.Now().Add(wait), false; ; waits = true {
-		f.file.SetLockTimeout(lockStep)
+	for deadline, isWaiting := time.Now().Add(wait), false; ; isWaiting = true {
+		f.file.SetLockTimeout(lockRetryInterval)
 		switch err := f.file.Open(); {
-		case !errors.Is(err, boltstore.ErrInUse), caddy.Exiting(), time.Until(deadline) < lockStep:
+		case !errors.Is(err, boltstore.ErrInUse), caddy.Exiting(), time.Until(deadline) < lockRetryInterval:
 			return err
-		case f.mark.exists():
+		case f.runningMark.exists():
 			return fmt.Errorf("another gateway is running with the durable store %s: stop it first (caddy stop), change its configuration instead (caddy reload), or give this gateway another file (store file { path … }): %w", f.key, boltstore.ErrInUse)
-		case !waits:
+		case !isWaiting:
 			logger.Info("waiting for the durable store, which another process has open", "path", f.key)
 		}
 	}
@@ -135,30 +135,30 @@ func (f *Store) CheckIssuer(ctx context.Context, issuer string) (isNew bool, err
 	entries, _ := f.file.Size()
 	mark, err := store.AssignIssuer(ctx, f.file, issuer)
 	if err == nil {
-		f.watched.RecordMark(mark)
+		f.watch.RecordMark(mark)
 	}
-	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
+	if _, isOtherIssuer := errors.AsType[*store.IssuerMismatchError](err); isOtherIssuer {
 		err = fmt.Errorf("durable store: %w: set a separate file (path) for each issuer instead of %s", err, f.key)
 	}
 	return entries == 0, err
 }
 
-// batch is the number of entries that are copied to a file before a sync to disk.
-const batch = 5000
+// copyBatch is the number of entries that are copied to a file before a sync to disk.
+const copyBatch = 5000
 
-// OpenCopy implements [stores.CopySource].
-func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error) {
-	if _, err := os.Stat(f.key); err != nil && !mayMake {
+// OpenForCopy implements [stores.CopySource].
+func (f *Store) OpenForCopy(create bool, wait time.Duration) (*stores.Copy, error) {
+	if _, err := os.Stat(f.key); err != nil && !create {
 		return nil, fmt.Errorf("durable store does not exist: %w", err)
 	}
 	if err := f.open(slog.New(slog.DiscardHandler), wait); err != nil {
 		return nil, fmt.Errorf("a gateway may still be using the store: %w", err)
 	}
-	return &stores.Copy{Copyable: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+	return &stores.Copy{CopyableStore: f.file, Name: "the file " + f.key, Identity: f.key, Batch: copyBatch}, nil
 }
 
 // Size returns the number of entries, including expired ones, and the limit.
-func (f *Store) Size() (entries, bound int) { return f.file.Size() }
+func (f *Store) Size() (entries, limit int) { return f.file.Size() }
 
 // Backup writes a consistent copy of the file: see [boltstore.Store.Backup].
 func (f *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
@@ -205,8 +205,8 @@ var (
 //
 // The ports cannot serve this purpose: Caddy opens them with SO_REUSEPORT, so that two gateways share them without an error.
 type runningMark struct {
-	path    string
-	written atomic.Bool // by this process
+	path      string
+	isWritten atomic.Bool // by this process
 }
 
 func (m *runningMark) write(logger *slog.Logger) {
@@ -214,7 +214,7 @@ func (m *runningMark) write(logger *slog.Logger) {
 		logger.Warn("marking the durable store as in use failed: a second gateway will wait instead of failing immediately", "error", err)
 		return
 	}
-	m.written.Store(true)
+	m.isWritten.Store(true)
 }
 
 func (m *runningMark) exists() bool {
@@ -224,7 +224,7 @@ func (m *runningMark) exists() bool {
 
 // remove deletes the mark if this process wrote it.
 func (m *runningMark) remove() {
-	if m.written.Swap(false) {
+	if m.isWritten.Swap(false) {
 		_ = os.Remove(m.path)
 	}
 }

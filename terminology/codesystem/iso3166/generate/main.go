@@ -41,14 +41,14 @@ func countries(p generate.Packages) (generate.CodeSystem, error) {
 			}
 			codes = append(codes, c)
 		}
-		concepts = append(append(concepts, generate.Sorted(codes)...), userAssigned(kind)...)
+		concepts = append(append(concepts, generate.SortByCode(codes)...), userAssignedCodes(kind)...)
 	}
-	return generate.TableOf(concepts, "user-assigned"), nil
+	return generate.NewTable(concepts, "user-assigned"), nil
 }
 
-// userAssigned returns the user-assigned codes of a kind (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and ZZ, also with
+// userAssignedCodes returns the user-assigned codes of a kind (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and ZZ, also with
 // a third letter, and the numbers from 900.
-func userAssigned(kind string) (concepts []*generate.Concept) {
+func userAssignedCodes(kind string) (concepts []*generate.Concept) {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	add := func(code string) {
 		concepts = append(concepts, &generate.Concept{Code: code, Display: "User-assigned", Property: []generate.Property{{Code: "user-assigned", ValueBoolean: true}}})
@@ -74,19 +74,19 @@ func userAssigned(kind string) (concepts []*generate.Concept) {
 // subdivisions returns the codes of ISO 3166-2.
 func subdivisions(p generate.Packages) (generate.CodeSystem, error) {
 	list, err := p.Objects(iso3166Package, "2.js")
-	concepts, parents := generate.Listed(list)
-	return generate.TableOf(generate.Nested(concepts, parents)), err
+	concepts, parents := generate.ParseConcepts(list)
+	return generate.NewTable(generate.NestConcepts(concepts, parents)), err
 }
 
-// former matches the code of a former country and its name.
-var former = regexp.MustCompile(`(?s)alpha4: '(\w+)'.*?name: (?:'([^']*)'|"([^"]*)")`)
+// formerCountryPattern matches the code of a former country and its name.
+var formerCountryPattern = regexp.MustCompile(`(?s)alpha4: '(\w+)'.*?name: (?:'([^']*)'|"([^"]*)")`)
 
 // formerCountries returns the codes of ISO 3166-3.
 func formerCountries(p generate.Packages) (generate.CodeSystem, error) {
 	text, err := p.NPM(iso3166Package, "3.js")
 	concepts := []*generate.Concept{}
-	for _, m := range former.FindAllSubmatch(text, -1) {
+	for _, m := range formerCountryPattern.FindAllSubmatch(text, -1) {
 		concepts = append(concepts, &generate.Concept{Code: string(m[1]), Display: string(m[2]) + string(m[3])})
 	}
-	return generate.TableOf(generate.Sorted(concepts)), err
+	return generate.NewTable(generate.SortByCode(concepts)), err
 }

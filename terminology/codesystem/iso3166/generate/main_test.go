@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
 )
 
-// fetched returns Packages with a cached package that contains the given files.
-func fetched(t *testing.T, folder string, files map[string]string) generate.Packages {
+// cachedPackages returns Packages with a cached package that contains the given files.
+func cachedPackages(t *testing.T, folder string, files map[string]string) generate.Packages {
 	t.Helper()
 	p := generate.Packages{Folder: t.TempDir()}
 	var archive bytes.Buffer
@@ -41,8 +41,8 @@ func fetched(t *testing.T, folder string, files map[string]string) generate.Pack
 	return p
 }
 
-// unpacked returns the concepts of the table of a reader.
-func unpacked(t *testing.T, p generate.Packages, read func(generate.Packages) (generate.CodeSystem, error)) string {
+// readConcepts returns the concepts of the table of a reader.
+func readConcepts(t *testing.T, p generate.Packages, read func(generate.Packages) (generate.CodeSystem, error)) string {
 	t.Helper()
 	folder := t.TempDir()
 	if err := (generate.Readers{"table.json.zst": read}).Write(p, folder); err != nil {
@@ -69,15 +69,15 @@ func unpacked(t *testing.T, p generate.Packages, read func(generate.Packages) (g
 }
 
 func TestSubdivisions(t *testing.T) {
-	p := fetched(t, "iso-3166-4-4-0", map[string]string{
+	p := cachedPackages(t, "iso-3166-4-4-0", map[string]string{
 		"2.js": "/** @property {string} code (example: `'GB'`) */\nexport const x = [\n {\n code: 'GB-NIR',\n name: 'Northern Ireland',\n parent: 'GB'\n },\n" +
 			" {\n code: 'GB-BFS',\n name: \"Belfast's\",\n parent: 'GB-NIR'\n }\n]",
 		"3.js": "[{ alpha4: 'AIDJ', from: { alpha2: 'AI', name: 'French Afars and Issas' }, to: [{ name: 'Djibouti' }] },\n{ alpha4: 'BUMM', from: { name: \"Burma\" }, to: [] }]",
 	})
-	if got, want := unpacked(t, p, subdivisions), `[{"code":"GB-NIR","display":"Northern Ireland","concept":[{"code":"GB-BFS","display":"Belfast's"}]}]`; got != want {
+	if got, want := readConcepts(t, p, subdivisions), `[{"code":"GB-NIR","display":"Northern Ireland","concept":[{"code":"GB-BFS","display":"Belfast's"}]}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := unpacked(t, p, formerCountries), `[{"code":"AIDJ","display":"French Afars and Issas"},{"code":"BUMM","display":"Burma"}]`; got != want {
+	if got, want := readConcepts(t, p, formerCountries), `[{"code":"AIDJ","display":"French Afars and Issas"},{"code":"BUMM","display":"Burma"}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if err := (generate.Readers{"countries.json.zst": countries}).Write(p, t.TempDir()); err == nil {
@@ -87,7 +87,7 @@ func TestSubdivisions(t *testing.T) {
 
 func TestUserAssigned(t *testing.T) {
 	for kind, want := range map[string]int{"alpha2": 42, "alpha3": 42 * 26, "numeric": 100} {
-		concepts := userAssigned(kind)
+		concepts := userAssignedCodes(kind)
 		codes := make(map[string]bool)
 		for _, c := range concepts {
 			codes[c.Code] = true
@@ -97,7 +97,7 @@ func TestUserAssigned(t *testing.T) {
 		}
 	}
 	has := func(kind, code string) bool {
-		return slices.ContainsFunc(userAssigned(kind), func(c *generate.Concept) bool { return c.Code == code })
+		return slices.ContainsFunc(userAssignedCodes(kind), func(c *generate.Concept) bool { return c.Code == code })
 	}
 	if !has("alpha2", "QM") || !has("alpha2", "XA") || !has("alpha3", "ZZZ") || has("alpha2", "QL") || has("alpha3", "AB") || !has("numeric", "900") {
 		t.Error("not those of the standard")

@@ -41,5 +41,5 @@ func currencies(p generate.Packages) (generate.CodeSystem, error) {
 		}
 		concepts[row.Code] = c
 	}
-	return generate.TableOf(generate.Sorted(slices.Collect(maps.Values(concepts))), "numeric", "minor-units"), err
+	return generate.NewTable(generate.SortByCode(slices.Collect(maps.Values(concepts))), "numeric", "minor-units"), err
 }

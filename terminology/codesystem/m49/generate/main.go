@@ -18,7 +18,7 @@ func areas(p generate.Packages) (generate.CodeSystem, error) {
 	if err != nil {
 		return generate.CodeSystem{}, err
 	}
-	concepts, parents := generate.Listed(list)
+	concepts, parents := generate.ParseConcepts(list)
 	names, err := p.CountryNames()
 	if err != nil {
 		return generate.CodeSystem{}, err
@@ -42,5 +42,5 @@ func areas(p generate.Packages) (generate.CodeSystem, error) {
 			}
 		}
 	}
-	return generate.TableOf(generate.Nested(concepts, parents), "class"), nil
+	return generate.NewTable(generate.NestConcepts(concepts, parents), "class"), nil
 }

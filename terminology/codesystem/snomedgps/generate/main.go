@@ -19,5 +19,5 @@ func patientSet(p generate.Packages) (generate.CodeSystem, error) {
 	if err := p.NPMJSON("hl7.terminology.r4@7.0.1", "ValueSet-snomed-intl-gps.json", &valueSet); err != nil {
 		return generate.CodeSystem{}, err
 	}
-	return generate.TableOf(valueSet.Compose.Include[0].Concept), nil
+	return generate.NewTable(valueSet.Compose.Include[0].Concept), nil
 }

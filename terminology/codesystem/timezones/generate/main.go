@@ -16,11 +16,11 @@ func main() {
 func zones(p generate.Packages) (generate.CodeSystem, error) {
 	var file struct{ Zones map[string]any }
 	err := p.NPMJSON("tzdata@1.0.51", "timezone-data.json", &file)
-	concepts := generate.Unnamed(slices.Sorted(maps.Keys(file.Zones)))
+	concepts := generate.ConceptsFromCodes(slices.Sorted(maps.Keys(file.Zones)))
 	for _, c := range concepts {
 		if zone, ok := file.Zones[c.Code].(string); ok {
 			c.Property = []generate.Property{{Code: "zone", ValueCode: zone}}
 		}
 	}
-	return generate.TableOf(concepts, "zone"), err
+	return generate.NewTable(concepts, "zone"), err
 }

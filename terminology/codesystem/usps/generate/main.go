@@ -22,5 +22,5 @@ func states(generate.Packages) (generate.CodeSystem, error) {
 		code, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		concepts = append(concepts, &generate.Concept{Code: code, Display: name})
 	}
-	return generate.TableOf(concepts), nil
+	return generate.NewTable(concepts), nil
 }

@@ -16,8 +16,8 @@ func main() {
 	}.Main()
 }
 
-// footnote matches the number of a footnote at the end of some names in R4.
-var footnote = regexp.MustCompile(`([a-z]|NOS)\d$`)
+// footnotePattern matches the number of a footnote at the end of some names in R4.
+var footnotePattern = regexp.MustCompile(`([a-z]|NOS)\d$`)
 
 // v2Table returns a reader for a table of HL7 v2 in R4.
 func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, error) {
@@ -34,13 +34,13 @@ func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, erro
 		for _, entry := range bundle.Entry {
 			if r := entry.Resource; r.ResourceType == "CodeSystem" && strings.HasSuffix(r.URL, "/v2-"+number) {
 				for _, c := range r.Concept {
-					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 marks all of them as removed from v2
+					c.Display, c.Property = footnotePattern.ReplaceAllString(c.Display, "$1"), nil // R4 marks all of them as removed from v2
 					c.Designation = slices.DeleteFunc(c.Designation, func(d generate.Designation) bool { return d.Value == c.Display })
 					for i := range c.Designation {
-						c.Designation[i].Value = footnote.ReplaceAllString(c.Designation[i].Value, "$1")
+						c.Designation[i].Value = footnotePattern.ReplaceAllString(c.Designation[i].Value, "$1")
 					}
 				}
-				return generate.TableOf(generate.Sorted(r.Concept)), err
+				return generate.NewTable(generate.SortByCode(r.Concept)), err
 			}
 		}
 		return generate.CodeSystem{}, err

@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// bundles are the input files in reading order, relative to the folder of the package.
-var bundles = []string{
+// bundleFiles are the input files in reading order, relative to the folder of the package.
+var bundleFiles = []string{
 	"dist/fhir/r4/valuesets.json",
 	"dist/fhir/r4/v2-tables.json",
 	"dist/fhir/r4/v3-codesystems.json",
@@ -41,7 +41,7 @@ func main() {
 // generate reads the package in folder and writes the file out.
 func generate(folder, out string) error {
 	var lines bytes.Buffer
-	for _, name := range bundles {
+	for _, name := range bundleFiles {
 		if err := appendBundle(&lines, filepath.Join(folder, name)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -76,10 +76,10 @@ func appendBundle(lines *bytes.Buffer, name string) error {
 	return nil
 }
 
-// kept lists the members to keep by resource type, in output order: identifying members first, content last. Narrative,
+// keptMembers lists the members to keep by resource type, in output order: identifying members first, content last. Narrative,
 // metadata, contacts and use contexts are dropped, as is the copyright, which is the same for all resources (see
 // SOURCE.md).
-var kept = map[string][]string{
+var keptMembers = map[string][]string{
 	"CodeSystem": {
 		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
 		"date", "publisher", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded",
@@ -96,9 +96,9 @@ var kept = map[string][]string{
 	"StructureDefinition": {"resourceType", "url", "snapshot"},
 }
 
-// extensions lists the extensions to keep: the status of definitions and concepts, and extensions that affect
+// keptExtensions lists the extensions to keep: the status of definitions and concepts, and extensions that affect
 // expansion.
-var extensions = []string{
+var keptExtensions = []string{
 	"http://hl7.org/fhir/StructureDefinition/codesystem-replacedby",
 	"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status",
 	"http://hl7.org/fhir/StructureDefinition/valueset-concept-definition",
@@ -116,18 +116,18 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 		return err
 	}
 	kind, _ := resource["resourceType"].(string)
-	members, ok := kept[kind]
+	members, ok := keptMembers[kind]
 	if !ok {
 		return nil
 	}
 	if kind == "ConceptMap" && resource["experimental"] == true {
 		return nil // examples must not be found by $translate
 	}
-	strip(resource)
+	stripExtensions(resource)
 	if kind == "StructureDefinition" && !reduceToBindings(resource) {
 		return nil
 	}
-	line, err := ordered(resource, members)
+	line, err := encodeOrdered(resource, members)
 	if err != nil {
 		return fmt.Errorf("%s %v: %w", kind, resource["url"], err)
 	}
@@ -135,12 +135,12 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 	return nil
 }
 
-// strip removes unwanted extensions at every level.
-func strip(value any) {
+// stripExtensions removes unwanted extensions at every level.
+func stripExtensions(value any) {
 	switch value := value.(type) {
 	case []any:
 		for _, element := range value {
-			strip(element)
+			stripExtensions(element)
 		}
 	case map[string]any:
 		if list, ok := value["extension"].([]any); ok {
@@ -151,7 +151,7 @@ func strip(value any) {
 			}
 		}
 		for _, member := range value {
-			strip(member)
+			stripExtensions(member)
 		}
 	}
 }
@@ -181,12 +181,12 @@ func reduceToBindings(resource map[string]any) bool {
 func isUnwanted(extension any) bool {
 	object, _ := extension.(map[string]any)
 	url, _ := object["url"].(string)
-	return len(url) > 5 && url[:5] == "http:" && !slices.Contains(extensions, url)
+	return len(url) > 5 && url[:5] == "http:" && !slices.Contains(keptExtensions, url)
 }
 
-// ordered encodes an object with the given members in the given order. Nested members are sorted by name, which puts a
+// encodeOrdered encodes an object with the given members in the given order. Nested members are sorted by name, which puts a
 // concept's code before its child concepts.
-func ordered(object map[string]any, members []string) ([]byte, error) {
+func encodeOrdered(object map[string]any, members []string) ([]byte, error) {
 	out := []byte{'{'}
 	for _, name := range members {
 		value, ok := object[name]

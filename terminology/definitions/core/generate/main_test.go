@@ -37,7 +37,7 @@ const lines = `{"resourceType":"CodeSystem","extension":[{"url":"http://hl7.org/
 
 func TestGenerate(t *testing.T) {
 	folder := t.TempDir()
-	for i, name := range bundles {
+	for i, name := range bundleFiles {
 		content := `{"resourceType":"Bundle","entry":[]}`
 		if i == 0 {
 			content = valueSets
