@@ -193,6 +193,34 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// A request that loses every round against other gateways is admitted, but the next one asks the store again.
+func TestBusyStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, held := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		for range 5 {
+			lets(t, all[1], "c", Request)
+		}
+		lost := 0
+		held.Before = func(method, _ string) error {
+			if method == store.Get.String() || lost == maxRounds {
+				return nil
+			}
+			lost++
+			return store.ErrChanged
+		}
+		let := 0
+		for range 10 {
+			if lets(t, all[0], "c", Request) {
+				let++
+			}
+		}
+		if lost != maxRounds || let > 6 {
+			t.Errorf("after %d lost rounds, %d of the 5 that are left", lost, let)
+		}
+	})
+}
+
 // An unresponsive store delays only one request, for at most a second.
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()

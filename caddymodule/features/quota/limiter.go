@@ -115,7 +115,8 @@ const (
 	askPause   = time.Second // pause after an unanswered call, or a refusal by the store
 )
 
-// ask leases the cost of a request that this gateway has counted. If the store does not respond in time, the request is admitted.
+// ask leases the cost of a request that this gateway has counted. If the store does not respond in time, or other gateways win
+// every round, the request is admitted.
 func (s *Set) ask(ctx context.Context, l *limit, h *holder, cost int, at standing) standing {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout) // a client that disconnects is counted all the same
 	defer cancel()
@@ -150,7 +151,9 @@ func (s *Set) settle(l *limit, h *holder, cost int, at standing, b borrowed, err
 	switch {
 	case err != nil:
 		e.left -= cost // reported later
-		e.away = now + int64(askPause)
+		if !errors.Is(err, errBusy) {
+			e.away = now + int64(askPause)
+		}
 	case b.wait > 0:
 		e.free, e.asked = b.free, now
 		e.refusedCost, e.retryAt = cost, now+int64(b.wait)
