@@ -279,14 +279,14 @@ func TestQuotaOverGateways(t *testing.T) {
 	both := []*Set{app.Features()[0].(*App).set, NewSet( // separate counts, as in another process
 		[]Quota{{Name: "together", HolderKind: Network, Limit: 40, Window: caddy.Duration(time.Hour)}}, NewCounts(),
 		&Shared{Store: sharedServer.Gateway(), Keys: app.Keys()}, func(string) {})}
-	let := 0
+	admitted := 0
 	for i := range 100 {
 		if both[i%2].Consume(t.Context(), http.Header{}, Network, "192.0.2.1", Request) == nil {
-			let++
+			admitted++
 		}
 	}
-	if let < 38 || let > 42 {
-		t.Errorf("%d of 40", let)
+	if admitted < 38 || admitted > 42 {
+		t.Errorf("%d of 40", admitted)
 	}
 }
 

@@ -44,12 +44,12 @@ func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
 
 // gateways returns n gateways with one store.
 func gateways(n int, q Quota) ([]*Set, *sharedStore) {
-	held := &sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}
+	storage := &sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}
 	var all []*Set
 	for range n {
-		all = append(all, gatewayOf(&Shared{held, plainMAC{}}, q))
+		all = append(all, gatewayOf(&Shared{storage, plainMAC{}}, q))
 	}
-	return all, held
+	return all, storage
 }
 
 // A client gets the limit in each window within 5 %, regardless of the distribution of its requests over gateways and time.
@@ -70,18 +70,18 @@ func TestTakeOverGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				all, held := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
-				let, asked := 0, 0
+				all, storage := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
+				admitted, asked := 0, 0
 				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
 					if admits(t, all[test.choose(asked)], "greedy", Request) {
-						let++
+						admitted++
 					}
 					time.Sleep(test.pause)
 				}
-				if want := 5 * test.limit; let < want*95/100 || let > want*105/100 {
-					t.Errorf("%d of %d", let, want)
+				if want := 5 * test.limit; admitted < want*95/100 || admitted > want*105/100 {
+					t.Errorf("%d of %d", admitted, want)
 				}
-				if steps := int(held.steps.Load()); steps/2 > asked/3 && test.limit > 100 {
+				if steps := int(storage.steps.Load()); steps/2 > asked/3 && test.limit > 100 {
 					t.Errorf("%d steps for %d requests", steps, asked)
 				}
 			})
@@ -94,19 +94,19 @@ func TestTakeAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
-		var let atomic.Int32
+		var admitted atomic.Int32
 		var clients sync.WaitGroup
 		for i := range 60 {
 			clients.Go(func() {
 				for range 100 {
 					if admits(t, all[i%3], "greedy", Request) {
-						let.Add(1)
+						admitted.Add(1)
 					}
 				}
 			})
 		}
 		clients.Wait()
-		if n := let.Load(); n < 950 || n > 1050 {
+		if n := admitted.Load(); n < 950 || n > 1050 {
 			t.Errorf("%d of 1000", n)
 		}
 	})
@@ -121,14 +121,14 @@ func TestLeaseEnds(t *testing.T) {
 			admits(t, all[0], "c", Request)
 		}
 		time.Sleep(maxLease + time.Second)
-		let := 0
+		admitted := 0
 		for range 1000 {
 			if admits(t, all[1], "c", Request) {
-				let++
+				admitted++
 			}
 		}
-		if let < 695 || let > 710 {
-			t.Errorf("%d of the 700 that are left", let)
+		if admitted < 695 || admitted > 710 {
+			t.Errorf("%d of the 700 that are left", admitted)
 		}
 	})
 }
@@ -137,21 +137,21 @@ func TestLeaseEnds(t *testing.T) {
 func TestFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(1, Quota{Name: "apps", HolderKind: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
+		all, storage := gateways(1, Quota{Name: "apps", HolderKind: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
 		for range 10 {
 			admits(t, all[0], "modest", Request)
 		}
-		if steps := held.steps.Load(); steps != 0 {
+		if steps := storage.steps.Load(); steps != 0 {
 			t.Errorf("%d steps for a modest client", steps)
 		}
 		for range 1500 {
 			admits(t, all[0], "greedy", Request)
 		}
-		before := held.steps.Load()
+		before := storage.steps.Load()
 		for range 1000 {
 			admits(t, all[0], "greedy", Request)
 		}
-		if steps := held.steps.Load() - before; before > 150 || steps > 0 {
+		if steps := storage.steps.Load() - before; before > 150 || steps > 0 {
 			t.Errorf("%d steps, and %d while it is refused", before, steps)
 		}
 	})
@@ -161,34 +161,62 @@ func TestFewRoundTrips(t *testing.T) {
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
-		held.away.Store(true)
-		ask := func(s *Set, n int) (let int) {
+		all, storage := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
+		storage.away.Store(true)
+		ask := func(s *Set, n int) (admitted int) {
 			for range n {
 				if admits(t, s, "c", Request) {
-					let++
+					admitted++
 				}
 			}
-			return let
+			return admitted
 		}
-		if let := ask(all[0], 60); let != 60 {
-			t.Errorf("%d of 60", let)
+		if admitted := ask(all[0], 60); admitted != 60 {
+			t.Errorf("%d of 60", admitted)
 		}
-		if let := ask(all[1], 150); let != 100 {
-			t.Errorf("%d at the other", let)
+		if admitted := ask(all[1], 150); admitted != 100 {
+			t.Errorf("%d at the other", admitted)
 		}
-		if steps := held.steps.Load(); steps > 4 {
+		if steps := storage.steps.Load(); steps > 4 {
 			t.Errorf("a store that is away was asked %d times", steps)
 		}
-		held.away.Store(false)
+		storage.away.Store(false)
 		time.Sleep(storeBackoff)
-		if let := ask(all[0], 1); let != 1 {
+		if admitted := ask(all[0], 1); admitted != 1 {
 			t.Error("it is refused, though it has used 60")
 		}
 		time.Sleep(storeBackoff)
 		third := gatewayOf(all[0].shared, all[0].limits[Client][0].Quota)
-		if let := ask(third, 100); let > 40 {
-			t.Errorf("%d of the 39 that are left", let)
+		if admitted := ask(third, 100); admitted > 40 {
+			t.Errorf("%d of the 39 that are left", admitted)
+		}
+	})
+}
+
+// A request that loses every round against other gateways is admitted, but the next one asks the store again.
+func TestBusyStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, storage := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		for range 5 {
+			admits(t, all[1], "c", Request)
+		}
+		lost := 0
+		storage.Before = func(method, _ string) error {
+			if method == store.Get.String() || lost == maxUpdateAttempts {
+				return nil
+			}
+			lost++
+			return store.ErrChanged
+		}
+		admitted := 0
+		for range 10 {
+			if admits(t, all[0], "c", Request) {
+				admitted++
+			}
+		}
+		if lost != maxUpdateAttempts || admitted > 6 {
+			t.Errorf("after %d lost rounds, %d of the 5 that are left", lost, admitted)
 		}
 	})
 }
@@ -197,8 +225,8 @@ func TestStoreOutage(t *testing.T) {
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		held := &hangingStore{sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}}
-		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		storage := &hangingStore{sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}}
+		s := gatewayOf(&Shared{storage, plainMAC{}}, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		began := time.Now()
 		for range 5 {
 			if !admits(t, s, "c", Request) {
@@ -225,14 +253,14 @@ func TestDisconnectedClientCounts(t *testing.T) {
 		all, _ := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		let := 0
+		admitted := 0
 		for i := range 40 {
 			if all[i%2].Consume(ctx, http.Header{}, Client, "c", Request) == nil {
-				let++
+				admitted++
 			}
 		}
-		if let != 10 {
-			t.Errorf("%d of 10", let)
+		if admitted != 10 {
+			t.Errorf("%d of 10", admitted)
 		}
 	})
 }

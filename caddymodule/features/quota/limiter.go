@@ -115,7 +115,8 @@ const (
 	storeBackoff = time.Second // pause after an unanswered call, or a refusal by the store
 )
 
-// leaseFromStore leases the cost of a request that this gateway has counted. If the store does not respond in time, the request is admitted.
+// leaseFromStore leases the cost of a request that this gateway has counted. If the store does not respond in time, or other
+// gateways win every round, the request is admitted.
 func (s *Set) leaseFromStore(ctx context.Context, l *limit, h *holder, cost int, local quotaState) quotaState {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a client that disconnects is counted all the same
 	defer cancel()
@@ -150,7 +151,9 @@ func (s *Set) applyLease(l *limit, h *holder, cost int, local quotaState, b leas
 	switch {
 	case err != nil:
 		e.remaining -= cost // reported later
-		e.retryStoreAt = now + int64(storeBackoff)
+		if !errors.Is(err, errConflicts) {
+			e.retryStoreAt = now + int64(storeBackoff)
+		}
 	case b.wait > 0:
 		e.storeRemaining, e.lastCall = b.remaining, now
 		e.rejectedCost, e.quotaFreeAt = cost, now+int64(b.wait)

@@ -34,15 +34,15 @@ func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
-		let := 0
+		admitted := 0
 		for range 10 * 60 * 20 { // twenty each second, for ten minutes
 			if admits(t, s, "greedy", Request) {
-				let++
+				admitted++
 			}
 			time.Sleep(time.Second / 20)
 		}
-		if let < 9900 || let > 10_000 {
-			t.Errorf("%d of 10,000 in ten minutes", let)
+		if admitted < 9900 || admitted > 10_000 {
+			t.Errorf("%d of 10,000 in ten minutes", admitted)
 		}
 		if !admits(t, s, "modest", Request) {
 			t.Error("another client is refused")
@@ -110,7 +110,7 @@ func TestCharge(t *testing.T) {
 			s.Charge(Client, "c", Request)
 		}
 		if admits(t, s, "c", Request) {
-			t.Error("it is let in")
+			t.Error("it is admitted in")
 		}
 		time.Sleep(61 * time.Second)
 		if !admits(t, s, "c", Request) {
