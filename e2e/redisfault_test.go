@@ -27,7 +27,7 @@ func TestRedisRefused(t *testing.T) {
 		want  string // in the error; "": accepted
 	}{
 		{"right password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "right") }, ""},
-		{"wrong password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "other") }, "username and password are wrong"},
+		{"wrong password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "other") }, "wrong username or password"},
 		{"no password", func(t *testing.T) redisstore.Options {
 			o := server(t, "--requirepass", "other")
 			o.Password = ""

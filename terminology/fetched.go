@@ -129,9 +129,9 @@ func newFetchError(m outcome.Missing, err error) error {
 		Diagnostics() string
 	}
 	if errors.As(err, &described) {
-		return &outcome.Error{Status: described.HTTPStatus(), Code: described.IssueType(), Text: m.String() + " is needed: " + described.Diagnostics(), Err: err}
+		return &outcome.Error{Status: described.HTTPStatus(), Code: described.IssueType(), Text: m.String() + " could not be fetched: " + described.Diagnostics(), Err: err}
 	}
-	return &outcome.Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
+	return &outcome.Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " could not be fetched; try again later", Err: err}
 }
 
 // isFresh reports whether a fresh result of Source is stored.
@@ -158,7 +158,7 @@ func (f *FetchedDefinitions) fetch(ctx context.Context, m outcome.Missing) error
 			return err
 		}
 	}
-	return errors.New("definitions change all the time")
+	return errors.New("definition invalidated repeatedly while it was fetched")
 }
 
 // forgetCount returns the number of calls of Forget.
@@ -281,7 +281,7 @@ func (f *FetchedDefinitions) store(m outcome.Missing, resource jsontext.Value) e
 	if resource != nil {
 		more, err := f.layers.current.combine(resource)
 		if err != nil {
-			return fmt.Errorf("%v cannot be read: %w", m, err)
+			return fmt.Errorf("parsing %v: %w", m, err)
 		}
 		f.layers.current, f.layers.overlays = more, f.layers.overlays+1
 	}
@@ -329,7 +329,7 @@ func (f *FetchedDefinitions) request(ctx context.Context, m outcome.Missing) (js
 	}
 	if limit := f.sizeLimit(); int64(len(resource)) > limit {
 		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
-			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.FormatSize(limit))}
+			Text: fmt.Sprintf("%v is larger than the limit of %s for fetched definitions", m, fhirjson.FormatSize(limit))}
 	}
 	cmp.Or(f.Logger, definitions.DiscardLogger).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
 		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
@@ -368,7 +368,7 @@ func (f *FetchedDefinitions) renew() {
 		forgetCount := f.forgetCount()
 		resource, err := f.request(context.Background(), m)
 		if err != nil {
-			cmp.Or(f.Logger, definitions.DiscardLogger).Warn("refreshing a definition failed", slog.String("definition", m.String()), slog.Any("error", err))
+			cmp.Or(f.Logger, definitions.DiscardLogger).Warn("refreshing definition failed", slog.String("definition", m.String()), slog.Any("error", err))
 		}
 		if old := f.replace(forgetCount, m, resource, err); old != nil && f.OnChange != nil {
 			f.OnChange(old.url)

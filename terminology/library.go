@@ -81,7 +81,7 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 			}
 		}
 		if missing > 0 {
-			log.WarnContext(ctx, "codes with weights are not there", slog.String("url", url),
+			log.WarnContext(ctx, "codes with weights not found", slog.String("url", url),
 				slog.Int("codes", missing), slog.Int("weights", len(codes)))
 		}
 	}

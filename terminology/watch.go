@@ -136,7 +136,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		w.options.Logger.ErrorContext(ctx, "loading changed definitions failed; the previous ones stay in use", slog.Any("error", err))
+		w.options.Logger.ErrorContext(ctx, "loading changed definitions failed; using previous ones", slog.Any("error", err))
 	default:
 		state := w.State()
 		w.options.Logger.InfoContext(ctx, "changed definitions loaded", slog.String("content", state.Counts.String()),
@@ -176,7 +176,7 @@ func (w *Watch) findFiles() (files []string, had map[string]bool, err error) {
 	for _, pattern := range w.options.Definitions {
 		found, failed := definitions.FindFiles(pattern)
 		if failed == nil && len(found) == 0 && before[pattern] {
-			failed = fmt.Errorf("definitions %s: all files have gone: %w", pattern, fs.ErrNotExist)
+			failed = fmt.Errorf("definitions %s: no file matches any more: %w", pattern, fs.ErrNotExist)
 		}
 		had[pattern] = len(found) > 0
 		files, err = append(files, found...), errors.Join(err, failed)
@@ -188,7 +188,7 @@ func (w *Watch) findFiles() (files []string, had map[string]bool, err error) {
 func loadRecovering(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("loading definitions: panic: %v", cause)
+			err = fmt.Errorf("panic while loading definitions: %v", cause)
 		}
 	}()
 	return Load(ctx, o)

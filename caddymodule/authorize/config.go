@@ -222,7 +222,7 @@ func (c *Config) applyLifetimeDefaults() error {
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
-		return fmt.Errorf("issuer %q must be https://host or https://host:port, in lower case and with nothing after it", issuer)
+		return fmt.Errorf("issuer %q must be https://host or https://host:port in lower case, without a path", issuer)
 	}
 	return nil
 }
@@ -259,11 +259,11 @@ func newEntries(c *Config) (*entryGenerations, error) {
 // the same sub and could be confused (RFC 9700 §4.15).
 func (e *entryGenerations) addClient(c *Config, client client.Client) error {
 	if e.clients.FindConfigured(client.ID) == nil && e.directory.User(client.ID) != nil {
-		return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
+		return fmt.Errorf("client_id %s is already the name of a user: their tokens would have the same sub", client.ID)
 	}
 	for _, key := range client.IdentityProviders {
 		if key != people.Local && !slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.Key == key }) {
-			return fmt.Errorf("client %q: unknown idp %q", client.ID, key)
+			return fmt.Errorf("client %q: idp %q is not configured", client.ID, key)
 		}
 	}
 	if err := e.clients.Add(client, c.Logger); err != nil {
@@ -289,7 +289,7 @@ func (s *Server) Draft() *Draft {
 // with another user or a client.
 func (d *Draft) AddUser(u people.User) error {
 	if d.entries.clients.FindConfigured(u.ID) != nil {
-		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
+		return fmt.Errorf("user name %s is already the client_id of a client: their tokens would have the same sub", u.ID)
 	}
 	return d.entries.directory.Add(u)
 }

@@ -165,7 +165,7 @@ func (d *discovery) document(content func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := document()
 		if err != nil {
-			d.WriteError(w, r, fmt.Errorf("writing a discovery document: %w", err))
+			d.WriteError(w, r, fmt.Errorf("encoding the discovery document: %w", err))
 			return
 		}
 		d.publish(w, r, body)
@@ -187,7 +187,7 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=600")
 	if _, err := w.Write(body); err != nil {
-		d.Logger.DebugContext(r.Context(), "answer not written", "error", err)
+		d.Logger.DebugContext(r.Context(), "response not written", "error", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestGenerations(t *testing.T) {
 			refreshed := b.Refresh(given.RefreshToken, nil)
 			got.grants = b.IsTokenValid(refreshed.AccessToken)
 			if redeemed := b.RequestTokens(code); b.IsTokenValid(redeemed.AccessToken) != got.grants {
-				t.Errorf("the code: %+v, the refresh token: %+v", redeemed, refreshed)
+				t.Errorf("the code: %+v, refresh token not rejected with invalid_grant: %+v", redeemed, refreshed)
 			}
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)

@@ -189,7 +189,7 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 	}
 	had, err = s.factors.Enrollments.Reset(ctx, user)
 	if had || err != nil {
-		s.trail.Record(ctx, audit.Event{Kind: audit.KindFactor, User: user, Reason: "the operator removed what was enrolled", Err: err})
+		s.trail.Record(ctx, audit.Event{Kind: audit.KindFactor, User: user, Reason: "second factors reset by the operator", Err: err})
 	}
 	if had && err == nil {
 		sessions, err = s.sessions.EndByUser(ctx, user)
@@ -200,7 +200,7 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 // RevokeUser revokes all grants of the user with a sub, including deleted users, and removes enrolled
 // factors, so that a later user with the sub does not inherit them.
 func (s *Server) RevokeUser(ctx context.Context, sub string) error {
-	if err := s.revoker.RevokeUserGrants(ctx, sub, "the operator removed the user"); err != nil {
+	if err := s.revoker.RevokeUserGrants(ctx, sub, "user removed by the operator"); err != nil {
 		return err
 	}
 	_, err := s.factors.Enrollments.Reset(ctx, sub)

@@ -34,7 +34,7 @@ const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
 func main() {
 	log.SetFlags(0)
-	file := flag.String("o", "", "file to write (default: caddy, beside go.mod)")
+	file := flag.String("o", "", "output file (default: caddy in the folder of go.mod)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -53,14 +53,14 @@ func buildBinary(ctx context.Context, file string) error {
 	config, err1 := os.ReadFile(filepath.Join(root, "xcaddy.json"))
 	sums, err2 := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("run this in a clone of %s: %w", modulePath, err)
+		return fmt.Errorf("not in a clone of %s: run this command in one: %w", modulePath, err)
 	}
 	var builder xcaddy.Builder
 	if err := json.Unmarshal(config, &builder); err != nil {
-		return fmt.Errorf("xcaddy.json: %w", err)
+		return fmt.Errorf("reading xcaddy.json: %w", err)
 	}
 	builder.Replacements = replacements(root, version(ctx, root))
-	log.Print("build: download modules, some 900 MB the first time")
+	log.Print("build: downloading modules, about 900 MB the first time")
 	if out, err := exec.CommandContext(ctx, "go", "mod", "download").CombinedOutput(); err != nil {
 		return fmt.Errorf("go mod download: %w\n%s", err, out)
 	}
@@ -117,7 +117,7 @@ func verifyModuleSums(file, sums string) error {
 	}
 	for _, m := range info.Deps {
 		if m.Path != modulePath && (m.Replace != nil || !strings.Contains(sums, fmt.Sprintf("%s %s %s\n", m.Path, m.Version, m.Sum))) {
-			err = errors.Join(err, fmt.Errorf("%s contains %s %s, which is not in go.sum", file, m.Path, m.Version))
+			err = errors.Join(err, fmt.Errorf("%s contains %s %s, whose checksum does not match go.sum", file, m.Path, m.Version))
 		}
 	}
 	return err

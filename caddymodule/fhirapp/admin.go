@@ -110,7 +110,7 @@ type AdminMethods map[string]func(*http.Request) (any, error)
 // ServeHTTP rejects requests from other sites' pages, and methods without a handler.
 func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
-		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}
+		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("cross-site request rejected")}
 	}
 	handle := m[r.Method]
 	if handle == nil {
@@ -186,7 +186,7 @@ func (a *AdminAPI) listRejections(r *http.Request) (any, error) {
 	}
 	id := r.URL.Query().Get("client_id")
 	if id == "" {
-		return nil, badAdminRequest(errors.New("say whose refusals: ?client_id="))
+		return nil, badAdminRequest(errors.New("missing client: set ?client_id="))
 	}
 	return recentRejections.ForClient(app.Issuer, id), nil
 }
@@ -195,7 +195,7 @@ func (a *AdminAPI) purgeCaches(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "url" && name != "system" || query.Get(name) == "" {
-			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
+			return nil, badAdminRequest(fmt.Errorf("invalid parameter %q: use url or system, with a value", name))
 		}
 	}
 	n := expand.Invalidate(dispatch.Invalidation{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})

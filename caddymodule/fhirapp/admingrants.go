@@ -77,16 +77,16 @@ func parseGrantsQuery(r *http.Request) (url.Values, error) {
 	for name, values := range query {
 		switch {
 		case name != "user" && name != "users" && name != "client_id" && name != "release_sub", slices.Contains(values, ""), name != "users" && len(values) > 1:
-			return nil, fmt.Errorf("%q: only user, users, client_id and release_sub are understood, only users may be repeated, and none may be empty", name)
+			return nil, fmt.Errorf("invalid parameter %q: use user, users, client_id and release_sub with a value; only users may be repeated", name)
 		case len(values) > command.MaxPeoplePerRequest:
-			return nil, fmt.Errorf("%d users in one request: send at most %d", len(values), command.MaxPeoplePerRequest)
+			return nil, fmt.Errorf("too many users in one request: %d, the maximum is %d", len(values), command.MaxPeoplePerRequest)
 		}
 	}
 	switch {
 	case !query.Has("user") && !query.Has("users") && !query.Has("client_id"):
-		return nil, errors.New("say whose grants to end: ?user=, ?users=, ?client_id=, or a person and ?client_id=")
+		return nil, errors.New("missing user or client: set ?user= or ?users=, ?client_id=, or both")
 	case query.Has("users") && (query.Has("user") || query.Has("release_sub")):
-		return nil, errors.New("users goes neither with user nor with release_sub")
+		return nil, errors.New("users cannot be combined with user or release_sub")
 	}
 	return query, nil
 }
@@ -126,7 +126,7 @@ func revokeMatchingGrants(server *authorize.Server, r *http.Request, query url.V
 	if errors.Is(err, token.ErrUnknownPrincipal) { // the account has expired
 		err = nil
 	}
-	return revokedGrantsResponse{RevokedGrants: revoked, Person: person, SubReleased: released, AlsoRevoked: "every code and access token that was given until now"}, err
+	return revokedGrantsResponse{RevokedGrants: revoked, Person: person, SubReleased: released, AlsoRevoked: "all codes and access tokens issued so far"}, err
 }
 
 // releaseSub releases the sub of ?user=. It runs before the revocation, so that no grant of the released sub survives.
@@ -135,11 +135,11 @@ func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bo
 	case !query.Has("release_sub"):
 		return false, nil
 	case query.Get("release_sub") != "true" || query.Get("user") == "" || query.Has("client_id"):
-		return false, badAdminRequest(errors.New("release_sub=true goes with user alone"))
+		return false, badAdminRequest(errors.New("release_sub must be true, and requires user without client_id"))
 	}
 	released, err := server.ReleaseSub(r.Context(), query.Get("user"))
 	if err == nil && !released {
-		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no person of an identity provider has this sub by a claim")}
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no person of an identity provider has a claim-based sub with this value")}
 	}
 	return released, err
 }
@@ -159,7 +159,7 @@ type endedSessionsResponse struct {
 }
 
 func newEndedSessions(n int) endedSessionsResponse {
-	return endedSessionsResponse{n, "refresh tokens with offline_access, and their access tokens; DELETE " + grantsPath + " ends these too"}
+	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath + ""}
 }
 
 // endSession ends the session in the path, if it exists.
@@ -172,7 +172,7 @@ func endSession(server *authorize.Server, r *http.Request) (any, error) {
 func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	user := r.URL.Query().Get("user")
 	if user == "" {
-		return nil, badAdminRequest(errors.New("say whose sessions to end: ?user="))
+		return nil, badAdminRequest(errors.New("missing user: set ?user="))
 	}
 	ended, err := server.EndSessions(r.Context(), user)
 	return newEndedSessions(ended), err
@@ -189,11 +189,11 @@ type removedFactorsResponse struct {
 func resetFactors(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	if len(query) != 1 || len(query["user"]) != 1 || query.Get("user") == "" {
-		return nil, badAdminRequest(errors.New("say whose factors to remove: ?user="))
+		return nil, badAdminRequest(errors.New("missing user: set ?user= to remove factors"))
 	}
 	had, sessions, err := server.ResetFactors(r.Context(), query.Get("user"))
 	if err == nil && !had {
-		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q has set up no factor", query.Get("user"))}
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("user %q has no enrolled factors", query.Get("user"))}
 	}
 	return removedFactorsResponse{sessions}, err
 }

@@ -48,8 +48,8 @@ var startedApps sync.Map
 type providerCollector struct{}
 
 var (
-	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended, because it denies nearly everybody.", []string{"idp"}, nil)
-	idpLastCheck = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "When this gateway last checked with an identity provider whether somebody may still come, by result; 0 before the first.", []string{"idp", "result"}, nil)
+	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended, because provider denies nearly everyone.", []string{"idp"}, nil)
+	idpLastCheck = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "Unix time of this gateway's last revalidation with an identity provider, by result; 0 before the first.", []string{"idp", "result"}, nil)
 	_            = metrics.Add(providerCollector{})
 )
 

@@ -192,7 +192,7 @@ func (a *App) Audit(ctx context.Context, e audit.Event) {
 	a.auditLog.Record(ctx, e)
 }
 
-var eventCounts = metrics.NewCounters("authorization_events_total", "Events of the audit trail.", "kind", "outcome", "grant")
+var eventCounts = metrics.NewCounters("authorization_events_total", "Number of audit log events.", "kind", "outcome", "grant")
 
 // grantLabels are the grant types and response types used as metric labels.
 var grantLabels = append(token.GrantTypes().TokenEndpointNames(),

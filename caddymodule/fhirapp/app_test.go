@@ -68,7 +68,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 	w := httptest.NewRecorder()
 	app.Server().ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
-		t.Errorf("token endpoint: %d %s", w.Code, w.Body)
+		t.Errorf("token endpoint: status %d: %s", w.Code, w.Body)
 	}
 }
 

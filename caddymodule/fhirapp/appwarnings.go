@@ -20,14 +20,14 @@ func warnAboutClients(logger *slog.Logger, issuerURL string, clients []client.Cl
 	for _, c := range clients {
 		for _, scope := range c.Scopes {
 			if suggestion := scopeoption.Suggest(scope); suggestion != "" {
-				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", suggestion)
+				logger.Warn("possible typo in a client's scope", "client_id", c.ID, "scope", scope, "did_you_mean", suggestion)
 			}
 		}
 		if c.Secret != "" && client.IsGuessable(c.Secret) && !isLocal {
-			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
+			logger.Warn("client secret has less than 128 bits and could be guessed; create a new one with: "+client.SecretCommand, "client_id", c.ID)
 		}
 		if c.IsPublic() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !isLocal {
-			logger.Warn("PKCE is optional for a public client, so authorization codes can be stolen; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
+			logger.Warn("PKCE is optional for a public client, so stolen authorization codes can be redeemed; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Conf
 	if updater != nil {
 		hint += ", or " + updater.Hint()
 	}
-	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
+	logger.Warn("no client configured: apps cannot request tokens until you add one (" + hint + ")")
 }
 
 // warnMissingFHIRUser logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
@@ -53,13 +53,13 @@ func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
 	}
 	for _, p := range a.IdentityProviders {
 		if p.Claims["fhirUser"] == "" && len(p.FHIRUsers) == 0 && len(p.FHIRUserSearch) == 0 && !p.LinkEmail {
-			logger.Warn("people of this idp have no fhirUser, so that their tokens with user/ scopes may read nothing: "+
-				"say which claim has it (claim fhirUser <claim>), whose it is (fhir_user <subject> Practitioner/<id>), "+
-				"or how to find it (fhir_user_search Practitioner email)", "idp", p.Key)
+			logger.Warn("people of this idp have no fhirUser, so tokens with user/ scopes may grant no access: "+
+				"map a claim (claim fhirUser <claim>), assign resources (fhir_user <subject> Practitioner/<id>), "+
+				"or search for them (fhir_user_search Practitioner email)", "idp", p.Key)
 		}
 	}
 	if len(a.Users) > 0 && !slices.ContainsFunc(a.Users, func(u User) bool { return u.FHIRUser != "" }) {
-		logger.Warn("no user has a fhir_user, so that their tokens with user/ scopes may read nothing: say whose it is (fhir_user Practitioner/<id>)")
+		logger.Warn("no user has a fhir_user, so tokens with user/ scopes may grant no access; assign one to each user (fhir_user Practitioner/<id>)")
 	}
 }
 
@@ -68,7 +68,7 @@ func warnAmbiguousAccess(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {
 			if s.System == "" && s.Type != "Practitioner" {
-				logger.Warn("patients are found by an e-mail address, which may be that of a parent or partner, who would then see their records: search by an identifier if the idp has one", "idp", p.Key, "type", s.Type)
+				logger.Warn("patients are matched by e-mail address, so a parent or partner with the same address could see their records; match by an identifier if the idp has one", "idp", p.Key, "type", s.Type)
 			}
 		}
 	}

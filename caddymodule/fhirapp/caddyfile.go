@@ -99,7 +99,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	case err != nil:
 		return err
 	case a.Issuer == "":
-		return d.Err("fhir needs an issuer")
+		return d.Err("issuer is required in the fhir global option")
 	}
 	return a.checkSubdirectives(d, configured)
 }
@@ -123,7 +123,7 @@ func (a *App) checkSubdirectives(d *caddyfile.Dispenser, configured *option.Feat
 	for _, c := range a.Clients {
 		for _, key := range c.IdentityProviders {
 			if !slices.Contains(idps, key) {
-				return c.idpsPosition.Wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, option.DidYouMean(key, idps)))
+				return c.idpsPosition.Wrap(fmt.Errorf("client %q: idp %q is not configured%s", c.ID, key, option.DidYouMean(key, idps)))
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (t reservedNames) reserver(kind string) func(name string) error {
 			return nameTakenError(kind, by, name)
 		}
 		if err := namecheck.CheckConfigured(name); err != nil {
-			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
+			return fmt.Errorf("%s %q: invalid name: it %w", kind, name, err)
 		}
 		t[name] = kind
 		return nil
@@ -188,7 +188,7 @@ func nameTakenError(kind, by, name string) error {
 	if kind == by {
 		return fmt.Errorf("duplicate %s %s", kind, name)
 	}
-	return fmt.Errorf("%s %s has the name of a %s: their tokens would have the same sub", kind, name, by)
+	return fmt.Errorf("%s %s: name already used by a %s; their tokens would have the same sub", kind, name, by)
 }
 
 var _ caddyfile.Unmarshaler = (*App)(nil)
@@ -306,7 +306,7 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 // parseColor parses a color. Without quotes, # starts a comment in a Caddyfile.
 func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
-		return d.Err(`color has no value: # begins a comment, so write "#0b5c8a" in quotes, or 0b5c8a`)
+		return d.Err(`color has no value: # starts a comment, so quote the color ("#0b5c8a") or omit the # (0b5c8a)`)
 	}
 	return option.Word(&b.Color, page.CheckColor)(d)
 }

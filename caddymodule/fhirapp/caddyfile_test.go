@@ -256,7 +256,7 @@ func TestBrandingResolved(t *testing.T) {
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg"/>`
 	tests := []struct{ name, image, err string }{
 		{"SVG", svg, ""},
-		{"text", "a logo", "not a PNG, SVG or WebP image"},
+		{"text", "a logo", "logo is not a PNG, SVG or WebP image"},
 		{"too large", svg + strings.Repeat(" ", 300<<10), "larger than 256 KiB"},
 	}
 	for _, tt := range tests {

@@ -130,7 +130,7 @@ func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 		}
 	}
 	if !json.Valid(set) {
-		return d.Errf("jwks %s is not JSON", text)
+		return d.Errf("jwks: %s is not valid JSON", text)
 	}
 	c.JWKS = set
 	return nil

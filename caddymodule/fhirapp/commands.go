@@ -29,15 +29,15 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-check",
 		Usage: "<config> [--adapter <name>] [--json]",
-		Short: "Checks a configuration, and asks all servers that it names",
+		Short: "Checks a configuration and the servers that it uses",
 		Long: `
-Loads a configuration without serving it, and asks the durable store, the identity
-providers, the FHIR server and the terminology servers that it names. It prints a line
-for each, and how to mend what is wrong; the exit status is 1 then. A gateway that runs
-with the same configuration is not disturbed.`,
+Loads a configuration without serving it, and checks the durable store, the identity
+providers, the FHIR server and the terminology servers that it uses. It prints one line
+for each, with a hint for each failure. The exit status is 1 if a check failed. A gateway
+that runs with the same configuration is not affected.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args = cobra.ExactArgs(1)
-			cmd.Flags().String("adapter", "", "name of the configuration's adapter")
+			cmd.Flags().String("adapter", "", "config adapter of the configuration file")
 			cmd.Flags().Bool("json", false, "print the results as JSON")
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
 				cmd.SilenceUsage = true
@@ -63,7 +63,7 @@ const (
 	fileLockTimeout = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
 )
 
-var errChecksFailed = errors.New("not all is well")
+var errChecksFailed = errors.New("configuration checks failed")
 
 func checkCommand(ctx context.Context, out io.Writer, path, adapter string, asJSON bool) error {
 	checks := newChecks(path, adapter)
@@ -104,7 +104,7 @@ func printChecks(out io.Writer, checks []check, asJSON bool) error {
 func newChecks(path, adapter string) []check {
 	ctx, text, err := provisionForCheck(path, adapter)
 	checks := []check{{
-		Subject: "configuration", Hint: "mend " + path + " as the message says; caddy adapt shows it as JSON",
+		Subject: "configuration", Hint: "mend " + path + " as the message describes; run caddy adapt to see the JSON",
 		run: func(context.Context) error { return err },
 	}}
 	if err != nil {
@@ -138,7 +138,7 @@ func provisionForCheck(path, adapter string) (caddy.Context, []byte, error) {
 func newStoreCheck(path, adapter string) check {
 	return check{
 		Subject: "durable store",
-		Hint:    "start it, and check its address, user and password in store; docs/operate/troubleshooting.md says what each cause means",
+		Hint:    "start the store, and check its address, user and password in the option store; docs/operate/troubleshooting.md explains each cause",
 		run: func(ctx context.Context) error {
 			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, true)
 			switch {
@@ -157,7 +157,7 @@ func newProviderChecks(app *App) (checks []check) {
 	for _, idp := range app.IdentityProviders {
 		checks = append(checks, check{
 			Subject: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
-			Hint:    "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must be the same, letter by letter, and its grant_types_supported need refresh_token unless revalidate is off. Where the hospital has its own certificate authority, set tls_ca",
+			Hint:    "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must match exactly, and its grant_types_supported must contain refresh_token unless revalidate is off. If the provider's certificate is from an internal certificate authority, set tls_ca",
 			run:     func(ctx context.Context) error { return app.Server().CheckProvider(ctx, idp.Key) },
 		})
 	}
@@ -168,7 +168,7 @@ func newProviderChecks(app *App) (checks []check) {
 func newBackendCheck(ctx caddy.Context, app *App) check {
 	return check{
 		Subject: "FHIR server",
-		Hint:    "check the address in fhir_gateway or reverse_proxy, and that the server's base path is what fhir_base says or rewrite makes of it",
+		Hint:    "check the address in fhir_gateway or reverse_proxy, and that the server's base path matches fhir_base, or the path after rewrite",
 		run: func(checkCtx context.Context) error {
 			loaded, err := ctx.App("http")
 			if err != nil {
@@ -184,7 +184,7 @@ func newBackendCheck(ctx caddy.Context, app *App) check {
 					return checkCapabilities(w)
 				}
 			}
-			return errors.New("no site of the configuration has the issuer's address")
+			return errors.New("no site in the configuration serves the issuer's address")
 		},
 	}
 }
@@ -199,9 +199,9 @@ func checkCapabilities(w *httptest.ResponseRecorder) error {
 	case w.Code != http.StatusOK:
 		return fmt.Errorf("GET metadata: status %d", w.Code)
 	case err != nil || statement.ResourceType != "CapabilityStatement":
-		return errors.New("GET metadata: the answer is no CapabilityStatement")
+		return errors.New("GET metadata: the answer is text is not a CapabilityStatement")
 	case !strings.HasPrefix(statement.FHIRVersion, "4.0"):
-		return fmt.Errorf("it speaks FHIR %s, and not 4.0.1", statement.FHIRVersion)
+		return fmt.Errorf("GET metadata: FHIR version %s is not supported; use 4.0.1", statement.FHIRVersion)
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-totp",
 		Usage: "--user <name> [--issuer-name <words>]",
-		Short: "Makes the key of an authenticator app for a user",
+		Short: "Creates the secret of an authenticator app for a user",
 		Long: `
 Makes a new key for the second factor of a user (TOTP, RFC 6238), and prints it
 as what an authenticator app takes, and as the line for the Caddyfile. Nothing
@@ -287,13 +287,13 @@ is stored. The key is a secret: give it to its owner only.
 func totpFlags() *flag.FlagSet {
 	flags := flag.NewFlagSet("fhir-totp", flag.ExitOnError)
 	flags.String("user", "", "name of the user")
-	flags.String("issuer-name", "FHIR", "what the app shows beside the code")
+	flags.String("issuer-name", "FHIR", "name that the app shows next to the code")
 	return flags
 }
 
 func enrollTOTP(out io.Writer, issuerName, user string) (int, error) {
 	if user == "" {
-		return caddy.ExitCodeFailedStartup, errors.New("--user is missing: the user's name in the Caddyfile")
+		return caddy.ExitCodeFailedStartup, errors.New("missing --user: set it to the user's name in the Caddyfile")
 	}
 	secret := totp.NewSecret()
 	_, err := fmt.Fprintf(out, `Key, to type into an authenticator app:

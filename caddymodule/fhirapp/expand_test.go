@@ -60,10 +60,10 @@ func TestExpandForwardsToNext(t *testing.T) {
 	}{
 		{"unknown, and the backend expands it", unknown, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"unknown, and the backend knows it neither", unknown, answer(404, refused), 404, "issue.0.diagnostics", "theirs"},
-		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "issue.0.diagnostics", "The FHIR server could not answer."},
+		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "issue.0.diagnostics", "The FHIR server failed to process the request."},
 		{"unknown, and the backend requires credentials", unknown, answer(401, "theirs"), 502, "issue.0.diagnostics", "The FHIR server requires credentials from the gateway."},
-		{"unknown, and the backend answers something else", unknown, answer(200, "theirs"), 502, "issue.0.diagnostics", "the FHIR server gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
-		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", "The FHIR server behind this gateway could not be reached. Try again later."},
+		{"unknown, and the backend answers something else", unknown, answer(200, "theirs"), 502, "issue.0.diagnostics", "the FHIR server did not return the requested FHIR resource; try again, or contact the operator of this server"},
+		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", "The FHIR server behind this gateway is unreachable. Try again later."},
 		{"incomplete, and the backend expands it", incomplete, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"incomplete, and the backend cannot either", incomplete, answer(501, refused), 422, "issue.0.diagnostics", missing},
 		{"incomplete, and the backend does not know it", incomplete, answer(404, refused), 422, "issue.0.diagnostics", missing},
@@ -371,7 +371,7 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 			if _, err := gatewaytest.Provision(t, config); err == nil {
 				t.Fatal("loaded")
 			}
-			failed := func(line map[string]any) bool { return line["msg"] == "definitions cannot be loaded" }
+			failed := func(line map[string]any) bool { return line["msg"] == "loading definitions failed" }
 			lines := logLines(t, text)
 			i := slices.IndexFunc(lines, failed)
 			if i < 0 {

@@ -61,7 +61,7 @@ func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 		}
 		feature, ok := info.New().(ClientFeature)
 		if !ok {
-			return fmt.Errorf("%s.%s is not a feature of a client", clientFeatures, name)
+			return fmt.Errorf("module %s.%s is not a client feature", clientFeatures, name)
 		}
 		if err := caddy.StrictUnmarshalJSON(raw[name], feature); err != nil {
 			return fmt.Errorf("%s.%s: %w", clientFeatures, name, err)
@@ -191,7 +191,7 @@ func loadFeatures(a *App, c *authorize.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		feature, ok := byName[name].(Feature)
 		if !ok {
-			return fmt.Errorf("%s.%s: %T is not a feature of the authorization server", features, name, byName[name])
+			return fmt.Errorf("module %s.%s: %T is not a feature of the authorization server", features, name, byName[name])
 		}
 		if err := feature.Configure(a, c); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -199,7 +199,7 @@ func loadFeatures(a *App, c *authorize.Config) error {
 		a.features = append(a.features, feature)
 		if updater, ok := feature.(ServerUpdater); ok {
 			if a.updater != nil {
-				return fmt.Errorf("%s: another feature already updates the authorization server", name)
+				return fmt.Errorf("feature %s: another feature already updates the authorization server", name)
 			}
 			a.updater = updater
 		}
@@ -218,7 +218,7 @@ func loadProviderFeatures(a *App, c *authorize.Config) error {
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
 			feature, ok := byName[name].(ProviderFeature)
 			if !ok {
-				return fmt.Errorf("idp %q: %s.%s: %T is not a feature of an identity provider", p.Key, providerFeatures, name, byName[name])
+				return fmt.Errorf("idp %q: module %s.%s: %T is not a feature of an identity provider", p.Key, providerFeatures, name, byName[name])
 			}
 			if err := feature.ConfigureProvider(a, c, p.Key); err != nil {
 				return fmt.Errorf("idp %q: %w", p.Key, err)

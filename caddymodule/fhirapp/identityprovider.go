@@ -131,9 +131,9 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 	case err != nil:
 		return err
 	case p.ClientID == "":
-		return d.Errf("idp %s needs a client_id", p.Key)
+		return d.Errf("idp %s: client_id is required", p.Key)
 	case p.Issuer == "" && providerKinds[p.Kind].issuer == "":
-		return d.Errf("idp %s needs an issuer", p.Key)
+		return d.Errf("idp %s: issuer is required", p.Key)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
 	case len(args) == 2 && args[1] == "email":
 		s.Type = args[0]
 	default:
-		return d.Err("fhir_user_search needs a type, and then identifier <system> <claim>, or email")
+		return d.Err("fhir_user_search requires a resource type, then identifier <system> <claim> or email")
 	}
 	p.FHIRUserSearch = append(p.FHIRUserSearch, s)
 	return option.WithLine(d, s.Check())

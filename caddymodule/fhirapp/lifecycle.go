@@ -169,7 +169,7 @@ func (a *App) prepareKeys() {
 		a.logger.Info("ready", "open", a.Issuer+cmp.Or(a.startPage, endpoint.Account))
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // the store logs its own outages
 	default:
-		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
+		a.logger.Error("loading signing keys failed; retrying on first use", "error", err)
 	}
 }
 
@@ -362,7 +362,7 @@ func KeysStorageName(issuer string) string {
 // sealingKeys returns the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
 	if s.CheckDurability() != nil {
-		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")
+		return nil, errors.New("store_key requires a durable store: signing keys in memory would be lost on a restart; use another store")
 	}
 	return sharedkey.Resolve("store_key", configured, sealedkeys.NewKeys)
 }

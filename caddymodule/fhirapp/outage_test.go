@@ -122,7 +122,7 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	g := startPeer(t, "a", gatewaytest.StorageFolder(t), "\n\t\tstore_key "+key)
 	g.app.prepareKeys()
 	await(t, "the outage is noticed", func() bool { return len(g.logged("until it responds")) > 0 })
-	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting while the store is unreachable") {
+	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "store unavailable at startup; starting anyway") {
 		t.Errorf("logged:\n%s", strings.Join(lines, ""))
 	}
 }
@@ -141,7 +141,7 @@ func TestReady(t *testing.T) {
 		return answer.Parts["store"] == "unavailable"
 	})
 	status, answer := ready()
-	for _, problem := range []string{"store: the store cannot be reached", "revocations: no revocations of other gateways received for "} {
+	for _, problem := range []string{"store: store is unreachable", "revocations: no revocations of other gateways received for "} {
 		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
 			t.Errorf("problems %q, not %q", answer.Problems, problem)
 		}

@@ -33,7 +33,7 @@ func (o *inProcessRecords) Get(ctx context.Context, by launch.Reader, path strin
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	from, hasOriginal := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	if !ok || !hasOriginal {
-		return nil, errors.New("not in a request to a Caddy server")
+		return nil, errors.New("context does not belong to a request to a Caddy server")
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (a *responseBuffer) WriteHeader(status int) {
 // Write implements [http.ResponseWriter].
 func (a *responseBuffer) Write(b []byte) (int, error) {
 	if a.isTooLong = a.isTooLong || a.body.Len()+len(b) > maxRecordSize; a.isTooLong {
-		return 0, fmt.Errorf("longer than %d bytes", maxRecordSize)
+		return 0, fmt.Errorf("response exceeds %d bytes", maxRecordSize)
 	}
 	return a.body.Write(b)
 }
@@ -106,11 +106,11 @@ func (a *responseBuffer) Write(b []byte) (int, error) {
 func (a *responseBuffer) result() ([]byte, error) {
 	switch {
 	case a.isTooLong:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxRecordSize)
+		return nil, fmt.Errorf("response of the FHIR server exceeds %d bytes", maxRecordSize)
 	case a.status == http.StatusForbidden, a.status == http.StatusNotFound, a.status == http.StatusGone:
 		return nil, launch.ErrNoRecord
 	case a.status != http.StatusOK:
-		return nil, fmt.Errorf("the FHIR server answers with status %d", a.status)
+		return nil, fmt.Errorf("FHIR server returned status %d", a.status)
 	}
 	return a.body.Bytes(), nil
 }

@@ -79,7 +79,7 @@ func checkReadiness(ctx context.Context, running caddy.Context) (*readinessRespo
 		response.setPart("signing keys", store.CauseUnavailable, checkSigningKeys(ctx, app.keys))
 		if app.updater != nil {
 			if err := app.updater.UpdateError(); err != nil && !errors.Is(err, store.ErrUnavailable) { // the store reports this itself
-				response.setPart("clients and people", store.CauseOther, err)
+				response.setPart("clients and users", store.CauseOther, err)
 			}
 		}
 		response.addProviders(ctx, app)
@@ -103,8 +103,8 @@ func (r *readinessResponse) addProviders(ctx context.Context, app *App) {
 }
 
 var (
-	errNotStarted   = errors.New("none has started yet")
-	errShuttingDown = errors.New("shutting down: new requests are accepted during Caddy's shutdown_delay, then the running ones finish")
+	errNotStarted   = errors.New("no configuration has started yet")
+	errShuttingDown = errors.New("shutting down: new requests are accepted until Caddy's shutdown_delay ends, then pending requests finish")
 )
 
 // checkSigningKeys returns why tokens cannot be signed now or after a restart.
@@ -118,7 +118,7 @@ func checkSigningKeys(ctx context.Context, keys *keyring.Keyring) error {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("they could not be read in %v", stores.CheckTimeout)
+		return fmt.Errorf("reading them timed out after %v", stores.CheckTimeout)
 	}
 }
 
@@ -199,7 +199,7 @@ func openHealthPort(text string, handler http.Handler) (*healthPort, error) {
 	}
 	listener, ok := opened.(net.Listener)
 	if !ok {
-		return nil, fmt.Errorf("health %s: it takes no connections", text)
+		return nil, fmt.Errorf("health %s: address does not support stream connections", text)
 	}
 	p := &healthPort{server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthHeaderTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout,

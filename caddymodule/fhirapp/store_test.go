@@ -152,7 +152,7 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	var log bytes.Buffer
 	app.logger = slog.New(slog.NewTextHandler(&log, nil))
 	server.SetDown(true)
-	if err := app.startStores(); err != nil || strings.Count(log.String(), "starting while the store is unreachable") != 1 {
+	if err := app.startStores(); err != nil || strings.Count(log.String(), "store unavailable at startup; starting anyway") != 1 {
 		t.Errorf("a store that is down: %v\n%s", err, log.String())
 	}
 	server.SetDown(false)

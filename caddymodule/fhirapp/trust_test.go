@@ -269,7 +269,7 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 			issuer, _ := newIssuerWithDocument(t, document)
 			g := newGateway(t, guardOnly(issuer))
 			r := g.Get(smartPath, "")
-			if got := g.DecodeOutcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (gatewaytest.Issue{Severity: "error", Code: "transient", Diagnostics: "The service is not available at present. Try again later."}) {
+			if got := g.DecodeOutcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (gatewaytest.Issue{Severity: "error", Code: "transient", Diagnostics: "Service temporarily unavailable. Try again later."}) {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}
 			if r.Header.Get("Access-Control-Allow-Origin") != "*" || r.Header.Get("Cache-Control") != "no-store" {

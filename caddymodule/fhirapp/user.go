@@ -72,7 +72,7 @@ func (u *User) resolve(logger *slog.Logger) (zero people.User, err error) {
 		return zero, err
 	}
 	if isCostlyHash(hash) {
-		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
+		logger.Warn("password hash is slow to compare, so sign-in attempts could overload the gateway; create a cheaper hash with: "+hashCommand, "user", u.Name)
 	}
 	return u.WithSecrets(hash, totpSecret), nil
 }
@@ -90,7 +90,7 @@ func (u *User) WithSecrets(hash, totpSecret string) people.User {
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
 	err := u.ParseOptions(d, checkName)
 	if err == nil && u.PasswordHash == "" {
-		err = d.Errf("user %s needs a password_hash", u.Name)
+		err = d.Errf("user %s: password_hash is required", u.Name)
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (u *User) ParseOptions(d *caddyfile.Dispenser, checkName func(string) error
 
 func checkPatient(id string) error {
 	if !launch.IsID(id) {
-		return fmt.Errorf("%q is not the id of a Patient", id)
+		return fmt.Errorf("%q is not a valid Patient id", id)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (u *User) setEmail(address string) error {
 
 func (u *User) setEmailVerified(w string) error {
 	if u.EmailVerified = w == "verified"; !u.EmailVerified {
-		return fmt.Errorf("unexpected %q: only the word verified may follow the address", w)
+		return fmt.Errorf("unexpected %q: only verified may follow the address", w)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (u *User) setEmailVerified(w string) error {
 // second of CPU time for each sign-in attempt.
 const hashCommand = "caddy hash-password --algorithm argon2id"
 
-var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: " + hashCommand)
+var errUnknownHash = errors.New("is neither bcrypt nor argon2id; create one with: " + hashCommand)
 
 // Passwords compares passwords by Caddy's hash modules, chosen by the prefix of the hash.
 type Passwords struct{}
@@ -157,7 +157,7 @@ func checkHash(hash string) error {
 			return err
 		}
 		if _, passes, threads := argon2idCost(hash); passes == 0 || threads == 0 {
-			return errors.New("is no argon2id hash: it has no iterations or no threads")
+			return errors.New("is not a valid argon2id hash: iterations or threads are missing")
 		}
 		return nil
 	}

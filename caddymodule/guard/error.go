@@ -16,13 +16,13 @@ var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
 	// errInvalidRequest: the token is not sent as RFC 6750 §2.1 requires.
-	errInvalidRequest = errors.New("bearer token sent in a wrong way")
+	errInvalidRequest = errors.New("bearer token sent incorrectly")
 	// errHopByHop: the Connection header names a header that contains an identity.
-	errHopByHop = errors.New("hop-by-hop header names an identity header")
+	errHopByHop = errors.New("protected header listed as hop-by-hop")
 	// ErrAmbiguousPath: servers may interpret the path differently.
-	ErrAmbiguousPath = errors.New("ambiguous path")
+	ErrAmbiguousPath = errors.New("ambiguous request path")
 	// errHolderRemoved: the token's user or client no longer exists.
-	errHolderRemoved = errors.New("user or client withdrawn")
+	errHolderRemoved = errors.New("user or client no longer exists")
 	// errMalformedToken: not a JWS in compact form with a JSON header and claims, or contradictory claims.
 	errMalformedToken = errors.New("malformed token")
 	// errTokenType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims identify another kind of token.
@@ -30,25 +30,25 @@ var (
 	// errAlgorithm: the alg header does not match the key, or is not allowed.
 	errAlgorithm = errors.New("signature algorithm not allowed")
 	// errHeaderParameter: the header contains a parameter that is not accepted.
-	errHeaderParameter = errors.New("header parameter not accepted")
+	errHeaderParameter = errors.New("token header parameter not accepted")
 	// ErrUnknownKey: no key has this kid. A [KeySet] returns it too.
-	ErrUnknownKey = errors.New("unknown key")
+	ErrUnknownKey = errors.New("unknown signing key")
 	// ErrInvalidSignature: the key does not verify the signature.
-	ErrInvalidSignature = errors.New("wrong signature")
+	ErrInvalidSignature = errors.New("invalid token signature")
 	// errUnexpectedIssuer: the iss claim is not the expected issuer.
-	errUnexpectedIssuer = errors.New("wrong issuer")
+	errUnexpectedIssuer = errors.New("unexpected token issuer")
 	// errUnexpectedAudience: the aud claim does not contain the audience.
-	errUnexpectedAudience = errors.New("wrong audience")
+	errUnexpectedAudience = errors.New("unexpected token audience")
 	// ErrExpired: the exp claim is in the past.
 	ErrExpired = errors.New("token expired")
 	// errNotYetValid: the nbf claim is in the future.
 	errNotYetValid = errors.New("token not yet valid")
 	// errInvalidIssuedAt: the iat claim is in the future, or after exp.
-	errInvalidIssuedAt = errors.New("implausible time of issue")
+	errInvalidIssuedAt = errors.New("iat is in the future or after exp")
 	// errMissingClaim: a required claim (RFC 9068 §2.2) is missing.
-	errMissingClaim = errors.New("required claim missing")
-	// errSenderConstrained: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
-	errSenderConstrained = errors.New("token is bound to a key")
+	errMissingClaim = errors.New("required token claim missing")
+	// errSenderConstrained: the token is sender-constrained and not accepted as a bearer token of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
+	errSenderConstrained = errors.New("token is sender-constrained and not accepted as a bearer token")
 	// errRevokedToken: the token was revoked.
 	errRevokedToken = errors.New("token revoked")
 	// errInactiveToken: the introspection response reports the token as not active (RFC 7662 §2.2).
@@ -56,7 +56,7 @@ var (
 	// ErrStepUp: the person must sign in more strongly, or again (RFC 9470).
 	ErrStepUp = errors.New("insufficient user authentication")
 	// ErrUnavailable: keys, revocations or introspection are unavailable.
-	ErrUnavailable = errors.New("verification unavailable")
+	ErrUnavailable = errors.New("token verification unavailable")
 )
 
 // Error codes of RFC 6750 §3.1.
@@ -236,7 +236,7 @@ func VerificationUnavailable(err error) *Error {
 func verificationUnavailable(err error) *Error {
 	rejection := &Error{
 		Status:      http.StatusServiceUnavailable,
-		Description: "The access token cannot be verified at present.",
+		Description: "The access token cannot be verified right now.",
 		Err:         err,
 	}
 	if waitErr, ok := errors.AsType[*WaitError](err); ok {
@@ -296,7 +296,7 @@ type ClaimError struct {
 
 // Error implements error.
 func (e *ClaimError) Error() string {
-	return fmt.Sprintf("%v: %s of a token by %q is %q, expected %s", e.Err, e.Claim, e.Issuer, e.Found, e.Expected)
+	return fmt.Sprintf("%v: claim %s of token from issuer %q is %q, expected %s", e.Err, e.Claim, e.Issuer, e.Found, e.Expected)
 }
 
 // Unwrap returns the cause.
@@ -328,7 +328,7 @@ func (s *StepUp) Check(t *Token, now time.Time) error {
 	}
 	return &Error{
 		Status: http.StatusUnauthorized, Code: codeStepUp, StepUp: s, Err: ErrStepUp,
-		Description: "This takes " + strings.Join(unmet, " and ") + ".",
+		Description: "This requires " + strings.Join(unmet, " and ") + ".",
 	}
 }
 

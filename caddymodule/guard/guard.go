@@ -49,10 +49,10 @@ func New(own *Verifier, trusted []*TrustedVerifier, introspector *Introspector) 
 			return nil, err
 		}
 		if own != nil && introspector.issuer() == own.Issuer {
-			return nil, fmt.Errorf("introspection speaks for our own issuer %q", own.Issuer)
+			return nil, fmt.Errorf("introspection issuer %q is this server's own issuer", own.Issuer)
 		}
 	} else if len(g.verifiers) == 0 {
-		return nil, errors.New("no issuer to verify tokens of")
+		return nil, errors.New("no token issuer configured")
 	}
 	if len(g.verifiers) > 1 {
 		g.soleVerifier = nil
@@ -62,10 +62,10 @@ func New(own *Verifier, trusted []*TrustedVerifier, introspector *Introspector) 
 
 func (g *Guard) addVerifier(p *jwtVerifier) error {
 	if err := p.check(); err != nil {
-		return fmt.Errorf("issuer %q: %w", p.issuer, err)
+		return fmt.Errorf("verifier for issuer %q: %w", p.issuer, err)
 	}
 	if g.verifiers[p.issuer] != nil {
-		return fmt.Errorf("duplicate issuer %q", p.issuer)
+		return fmt.Errorf("token issuer %q is configured twice", p.issuer)
 	}
 	g.verifiers[p.issuer], g.soleVerifier = p, p
 	return nil
@@ -78,7 +78,7 @@ func (g *Guard) addVerifier(p *jwtVerifier) error {
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
-			return nil, invalidToken(fmt.Errorf("%w: no JWT", errMalformedToken))
+			return nil, invalidToken(fmt.Errorf("%w: token is not a JWT", errMalformedToken))
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
@@ -150,7 +150,7 @@ type verifiedJWT struct {
 // check returns an error if a required setting is empty, so that comparing a claim with an empty value cannot succeed.
 func (p *jwtVerifier) check() error {
 	if p.issuer == "" || p.audience == "" || p.keys == nil {
-		return fmt.Errorf("%w: no issuer, audience or keys set", ErrUnavailable)
+		return fmt.Errorf("%w: issuer, audience or keys not configured", ErrUnavailable)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (p *jwtVerifier) verify(ctx context.Context, raw string) (*Token, error) {
 	}
 	revoked, err := p.isRevoked(ctx, token.ID)
 	if err != nil {
-		return nil, verificationUnavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
+		return nil, verificationUnavailable(fmt.Errorf("%w: checking token revocation: %w", ErrUnavailable, err))
 	}
 	if revoked {
 		return nil, invalidToken(errRevokedToken)
@@ -242,7 +242,7 @@ func (p *jwtVerifier) verifyUncached(ctx context.Context, raw string) (*verified
 	key, err := p.key(ctx, header)
 	_, mustWait := errors.AsType[*WaitError](err)
 	if mustWait && unverified.IssuedAt != nil && unverified.IssuedAt.Time().Before(p.now().Add(-p.leeway-oldTokenAge)) {
-		return nil, invalidToken(fmt.Errorf("%w: and the token is older than the keys", ErrUnknownKey))
+		return nil, invalidToken(fmt.Errorf("%w: token is older than the fetched keys", ErrUnknownKey))
 	}
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (p *jwtVerifier) key(ctx context.Context, header joseHeader) (publicKey, er
 		return nil, invalidToken(err)
 	}
 	if err != nil {
-		return nil, verificationUnavailable(fmt.Errorf("%w: keys: %w", ErrUnavailable, err))
+		return nil, verificationUnavailable(fmt.Errorf("%w: fetching signing keys: %w", ErrUnavailable, err))
 	}
 	key, err := p.verificationKey(jwk, header.Algorithm)
 	if err != nil {
@@ -433,12 +433,12 @@ func (t *Token) checkHeaderValues() error {
 		check       func(string) error
 		expected    string
 	}{
-		{"sub", t.Subject, namecheck.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
-		{"client_id", t.ClientID, namecheck.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
+		{"sub", t.Subject, namecheck.Check, "1 to 255 printable ASCII characters without leading or trailing spaces"},
+		{"client_id", t.ClientID, namecheck.Check, "1 to 255 printable ASCII characters without leading or trailing spaces"},
 		{"scope", t.Scope, namecheck.CheckHeaderValue, "scopes separated by one space"},
 		{"patient", t.Patient, namecheck.CheckHeaderValue, "the id of a Patient"},
-		{"fhirUser", t.FHIRUser, namecheck.CheckHeaderValue, "the address of a FHIR resource"},
-		{"iss", t.Issuer, namecheck.CheckHeaderValue, "an address"},
+		{"fhirUser", t.FHIRUser, namecheck.CheckHeaderValue, "the URL of a FHIR resource"},
+		{"iss", t.Issuer, namecheck.CheckHeaderValue, "a URL"},
 	} {
 		if claim.value == "" { // required claims have been checked
 			continue

@@ -110,14 +110,14 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 		return nil, verificationUnavailable(i.configErr)
 	}
 	if raw == "" || len(raw) > maxTokenSize {
-		return nil, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformedToken, maxTokenSize))
+		return nil, invalidToken(fmt.Errorf("%w: token is empty or exceeds %d bytes", errMalformedToken, maxTokenSize))
 	}
 	id := i.cacheKey(raw)
 	response, ok := i.loadCached(id)
 	if !ok {
 		var err error
 		if response, err = i.introspectShared(ctx, id, raw); err != nil {
-			return nil, verificationUnavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
+			return nil, verificationUnavailable(fmt.Errorf("%w: introspecting token: %w", ErrUnavailable, err))
 		}
 	}
 	// Check cached responses too: the cache only records that the token was active, not that its audience is ours or that
@@ -247,19 +247,19 @@ func (i *Introspector) now() time.Time { return currentTime(i.Now) }
 // check returns an error if a required setting is missing or insecure.
 func (i *Introspector) check() error {
 	if i.ClientID == "" || i.ClientSecret == "" {
-		return fmt.Errorf("%w: no credentials for introspection set", ErrUnavailable)
+		return fmt.Errorf("%w: introspection credentials not configured", ErrUnavailable)
 	}
 	if i.Audience == "" && !i.AcceptsAnyAudience {
-		return fmt.Errorf("%w: no audience for introspection set", ErrUnavailable)
+		return fmt.Errorf("%w: introspection audience not configured", ErrUnavailable)
 	}
 	endpoint, err := url.Parse(i.Endpoint)
 	if err != nil {
-		return fmt.Errorf("%w: introspection endpoint: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: invalid introspection endpoint: %w", ErrUnavailable, err)
 	}
 	isSecure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
 	if !isSecure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
 		// The client secret and the access token would be sent in cleartext.
-		return fmt.Errorf("%w: introspection endpoint is neither https, nor http on loopback", ErrUnavailable)
+		return fmt.Errorf("%w: introspection endpoint must use https, or http on loopback", ErrUnavailable)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (i *Introspector) checkResponse(response introspection) (Token, error) {
 		token.Subject = clientID
 	}
 	if token.Subject == "" {
-		return Token{}, fmt.Errorf("%w: sub and client_id", errMissingClaim)
+		return Token{}, fmt.Errorf("%w: sub or client_id in the introspection response", errMissingClaim)
 	}
 	if err := token.checkHeaderValues(); err != nil {
 		return Token{}, err
@@ -328,24 +328,24 @@ func readIntrospection(ctx context.Context, response *http.Response, by response
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return introspection{}, fmt.Errorf("%w: status %d", errNoResponse, response.StatusCode)
+		return introspection{}, fmt.Errorf("%w: introspection endpoint responded with status %d", errNoResponse, response.StatusCode)
 	default:
-		return introspection{}, fmt.Errorf("status %d", response.StatusCode)
+		return introspection{}, fmt.Errorf("introspection endpoint responded with status %d", response.StatusCode)
 	}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil || mediaType != plainResponseType && (mediaType != signedResponseType || by.keys == nil) {
-		return introspection{}, errors.New("content type is not application/json")
+		return introspection{}, errors.New("introspection response is not application/json")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxIntrospectionSize+1))
 	if err != nil {
 		return introspection{}, fmt.Errorf("%w: %w", errNoResponse, err)
 	}
 	if len(body) > maxIntrospectionSize {
-		return introspection{}, fmt.Errorf("more than %d bytes", maxIntrospectionSize)
+		return introspection{}, fmt.Errorf("introspection response exceeds %d bytes", maxIntrospectionSize)
 	}
 	if mediaType == signedResponseType {
 		if body, err = by.verifySigned(ctx, string(body)); err != nil {
-			return introspection{}, fmt.Errorf("signed response: %w", err)
+			return introspection{}, fmt.Errorf("verifying signed introspection response: %w", err)
 		}
 	}
 	return parseIntrospection(body, by.claims)
@@ -396,7 +396,7 @@ func (s responseReader) verifySigned(ctx context.Context, raw string) ([]byte, e
 	case !claims.Audience.Contains(s.audience):
 		return nil, errUnexpectedAudience
 	case claims.IssuedAt == nil || len(claims.Response) == 0:
-		return nil, fmt.Errorf("%w: iat or token_introspection", errMissingClaim)
+		return nil, fmt.Errorf("%w: iat or token_introspection in the signed response", errMissingClaim)
 	}
 	return claims.Response, checkTimes(&claims.Claims, s.now, s.leeway)
 }
@@ -411,7 +411,7 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 		return introspection{}, err
 	}
 	if state.Active == nil {
-		return introspection{}, errors.New("active is missing")
+		return introspection{}, errors.New("introspection response has no boolean active")
 	}
 	response := introspection{isActive: *state.Active}
 	if !response.isActive {
@@ -437,7 +437,7 @@ const backOffDuration = 2 * time.Second
 
 // errNoResponse means that an endpoint failed or timed out. An unintelligible response does not count: otherwise, a forged
 // token that the endpoint cannot process would block all others.
-var errNoResponse = errors.New("no answer")
+var errNoResponse = errors.New("introspection endpoint unavailable")
 
 // backOff pauses requests to an endpoint that does not respond, so that tokens are rejected immediately instead of after a
 // timeout each.
@@ -470,7 +470,7 @@ func (b *backOff) reject(now time.Time) error {
 	if b.retryAt.IsZero() || wait <= 0 && !b.isProbing {
 		return nil
 	}
-	return &WaitError{max(wait, time.Second), "the endpoint did not answer"}
+	return &WaitError{max(wait, time.Second), "introspection endpoint unavailable"}
 }
 
 // recordResult records the result of a request.

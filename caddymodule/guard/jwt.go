@@ -77,7 +77,7 @@ func effectiveLeeway(leeway time.Duration) time.Duration {
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
+		return Token{}, fmt.Errorf("%w: parsing claims: %w", errMalformedToken, err)
 	}
 	if missing := c.missingClaim(); missing != "" {
 		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
@@ -208,14 +208,14 @@ func (t *TrustedVerifier) now() time.Time { return currentTime(t.Now) }
 func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
 	if err := c.read(payload, t.Claims); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
+		return Token{}, fmt.Errorf("%w: parsing claims: %w", errMalformedToken, err)
 	}
 	clientID, err := c.clientID()
 	if err != nil {
 		return Token{}, err
 	}
 	if missing := c.missingClaim(clientID); missing != "" {
-		return Token{}, newClaimError(missing, c.Issuer, "", "one, as all but lightweight tokens have", errMissingClaim)
+		return Token{}, newClaimError(missing, c.Issuer, "", "a value; lightweight access tokens omit it", errMissingClaim)
 	}
 	if err := c.checkParties(t.Issuer, t.Audience); err != nil {
 		return Token{}, err
@@ -225,7 +225,7 @@ func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token,
 		err = c.checkNoIDToken(clientID)
 	}
 	if errors.Is(err, errTokenType) {
-		err = newClaimError("typ", c.Issuer, cmp.Or(c.Type, c.TokenUse, c.TokenType, "that of an ID token"), "that of an access token", err)
+		err = newClaimError("typ", c.Issuer, cmp.Or(c.Type, c.TokenUse, c.TokenType, "ID token"), "access token", err)
 	}
 	if err != nil {
 		return Token{}, err
@@ -298,7 +298,7 @@ func (c *trustedClaims) clientID() (string, error) {
 	found := ""
 	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
 		if found != "" && id != "" && id != found {
-			return "", fmt.Errorf("%w: two clients", errMalformedToken)
+			return "", fmt.Errorf("%w: client claims contradict each other", errMalformedToken)
 		}
 		found = max(found, id)
 	}
@@ -342,17 +342,17 @@ func (c *trustedClaims) checkTokenUse() error {
 		switch strings.ToLower(use) {
 		case "", "bearer", "access", "access_token", "at+jwt", "jwt":
 		default:
-			return fmt.Errorf("%w: its claims call it something else", errTokenType)
+			return fmt.Errorf("%w: claims identify another kind of token", errTokenType)
 		}
 	}
 	if c.Events {
-		return fmt.Errorf("%w: events", errTokenType)
+		return fmt.Errorf("%w: events claim present", errTokenType)
 	}
 	if c.Confirmation {
 		return errSenderConstrained
 	}
 	if strings.Contains(c.Patient, "/") {
-		return newClaimError("patient", c.Issuer, c.Patient, "the id alone (SMART App Launch 2.2, Launch context)", errMalformedToken)
+		return newClaimError("patient", c.Issuer, c.Patient, "the patient's id without a type (SMART App Launch 2.2, Launch context)", errMalformedToken)
 	}
 	return nil
 }
@@ -363,16 +363,16 @@ func (c *trustedClaims) checkTokenUse() error {
 // without a scope and with its own client as the audience is indistinguishable from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
-		return fmt.Errorf("%w: hash of another token", errTokenType)
+		return fmt.Errorf("%w: at_hash, c_hash or s_hash claim present", errTokenType)
 	}
 	if strings.EqualFold(c.Type, "Bearer") {
 		return nil
 	}
 	if c.Nonce {
-		return fmt.Errorf("%w: nonce", errTokenType)
+		return fmt.Errorf("%w: nonce claim present", errTokenType)
 	}
 	if c.Audience.Contains(clientID) && c.Scope == nil && c.SCP == nil {
-		return fmt.Errorf("%w: for its client, without a scope", errTokenType)
+		return fmt.Errorf("%w: audience is the client and scope is missing", errTokenType)
 	}
 	return nil
 }
@@ -410,7 +410,7 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 	}
 	for _, scope := range list {
 		if !smart.IsScopeToken(scope) {
-			return fmt.Errorf("no scope-token: %q", scope)
+			return fmt.Errorf("invalid scope %q", scope)
 		}
 	}
 	*s = scopes(strings.Join(list, " "))
@@ -431,7 +431,7 @@ type joseHeader struct {
 	KeyID     string                  `json:"kid"`
 }
 
-// isAccessToken reports whether typ is that of an access token (RFC 9068 §2.1).
+// isAccessToken reports whether typ is access token (RFC 9068 §2.1).
 func (h joseHeader) isAccessToken() bool {
 	typ := strings.ToLower(h.Type)
 	return typ == "at+jwt" || typ == "application/at+jwt"
@@ -488,7 +488,7 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 		}
 	}
 	if header.KeyID == "" && !r.allowsMissingKeyID {
-		return header, fmt.Errorf("%w: no kid", ErrUnknownKey)
+		return header, fmt.Errorf("%w: kid missing", ErrUnknownKey)
 	}
 	return header, nil
 }
@@ -496,7 +496,7 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 // parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).
 func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawMessage, err error) {
 	if len(raw) > maxTokenSize {
-		return header, nil, fmt.Errorf("%w: more than %d bytes", errMalformedToken, maxTokenSize)
+		return header, nil, fmt.Errorf("%w: token exceeds %d bytes", errMalformedToken, maxTokenSize)
 	}
 	if err := checkCompact(raw); err != nil {
 		return header, nil, err
@@ -504,13 +504,13 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	encoded, _, _ := strings.Cut(raw, ".")
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
+		return header, nil, fmt.Errorf("%w: parsing token header: %w", errMalformedToken, err)
 	}
 	if err := json.Unmarshal(decoded, &parameters); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
+		return header, nil, fmt.Errorf("%w: parsing token header: %w", errMalformedToken, err)
 	}
 	if err := strictjson.Unmarshal(decoded, &header); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", errMalformedToken, err)
+		return header, nil, fmt.Errorf("%w: parsing token header: %w", errMalformedToken, err)
 	}
 	return header, parameters, nil
 }
@@ -520,12 +520,12 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return fmt.Errorf("%w: %d parts", errMalformedToken, len(parts))
+		return fmt.Errorf("%w: token has %d parts instead of three", errMalformedToken, len(parts))
 	}
 	strict := base64.RawURLEncoding.Strict()
 	for _, part := range parts {
 		if _, err := strict.DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
-			return fmt.Errorf("%w: not base64url", errMalformedToken)
+			return fmt.Errorf("%w: token is not canonical base64url", errMalformedToken)
 		}
 	}
 	return nil
@@ -541,14 +541,14 @@ type unverifiedClaims struct {
 
 func parseUnverified(raw string) (claims unverifiedClaims, err error) {
 	if len(raw) > maxTokenSize {
-		return claims, fmt.Errorf("%w: more than %d bytes", errMalformedToken, maxTokenSize)
+		return claims, fmt.Errorf("%w: token exceeds %d bytes", errMalformedToken, maxTokenSize)
 	}
 	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
 	if err == nil {
 		err = json.Unmarshal(payload, &claims)
 	}
 	if err != nil {
-		return unverifiedClaims{}, fmt.Errorf("%w: claims: %w", errMalformedToken, err)
+		return unverifiedClaims{}, fmt.Errorf("%w: parsing claims: %w", errMalformedToken, err)
 	}
 	return claims, nil
 }
@@ -571,14 +571,14 @@ type KeySet interface {
 // (RFC 8725 §3.1).
 func localVerificationKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(localAlgorithm) || (jwk.Use != "" && jwk.Use != "sig") {
-		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
+		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)
 	}
 	key, ok := jwk.Key.(*ecdsa.PublicKey)
 	if private, isPrivate := jwk.Key.(*ecdsa.PrivateKey); isPrivate {
 		key, ok = &private.PublicKey, true
 	}
 	if !ok || key.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("%w: key is not on P-256", errAlgorithm)
+		return nil, fmt.Errorf("%w: key is not a P-256 key", errAlgorithm)
 	}
 	return key, nil
 }
@@ -608,15 +608,15 @@ type publicKey interface {
 // its type and curve.
 func trustedVerificationKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
-		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
+		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)
 	}
 	public := jwk.Public()
 	if !public.Valid() {
-		return nil, fmt.Errorf("%w: no public key", errAlgorithm)
+		return nil, fmt.Errorf("%w: key is not a public key", errAlgorithm)
 	}
 	key, ok := public.Key.(publicKey)
 	if !ok || !slices.Contains(signaturealg.ForKey(public.Key), alg) {
-		return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
+		return nil, fmt.Errorf("%w: key type does not match the algorithm", errAlgorithm)
 	}
 	return key, nil
 }

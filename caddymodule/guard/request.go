@@ -28,11 +28,11 @@ func CheckPath(r *http.Request, base string) error {
 	path := r.URL.Path
 	switch {
 	case !utf8.ValidString(path), isAmbiguous(path), hasEncodedSlash(r.URL):
-		return badRequest("The path holds a character that servers read differently.", ErrAmbiguousPath)
+		return badRequest("The path contains an ambiguous character.", ErrAmbiguousPath)
 	case hasEmptyOrDots(path):
-		return badRequest("The path holds an empty or a dot segment.", ErrAmbiguousPath)
+		return badRequest("The path contains an empty segment or a dot segment.", ErrAmbiguousPath)
 	case len(path) >= len(base) && path[:len(base)] != base && strings.EqualFold(path[:len(base)], base):
-		return badRequest("The path is written in other letters than the FHIR base.", ErrAmbiguousPath)
+		return badRequest("The path differs from the FHIR base in upper or lower case.", ErrAmbiguousPath)
 	}
 	return nil
 }
@@ -157,8 +157,8 @@ func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
 			if i.hopByHop.has(strings.Trim(option, " \t")) {
-				return badRequest("The Connection header names a header that must arrive.",
-					fmt.Errorf("%w: Connection", errHopByHop))
+				return badRequest("The Connection header lists a header that must not be removed.",
+					fmt.Errorf("%w: Connection header", errHopByHop))
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func newHeaderNames(names []string) headerNames {
 func CheckHeaderPattern(text string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
 	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
-		return fmt.Errorf("%q is no header name; a * may stand at its beginning or end", text)
+		return fmt.Errorf("invalid header name %q: only the first or last character may be *", text)
 	}
 	return nil
 }
@@ -398,7 +398,7 @@ const maxTokenSize = 8 << 10
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
 		return "", badRequest("The access token must not be sent in the query.",
-			fmt.Errorf("%w: access_token in the query", errInvalidRequest))
+			fmt.Errorf("%w: access_token in the query string", errInvalidRequest))
 	}
 	credentials := r.Header["Authorization"]
 	if len(credentials) == 0 {
@@ -406,17 +406,17 @@ func Bearer(r *http.Request) (string, error) {
 	}
 	if len(credentials) > 1 {
 		// The next server could use the other header.
-		return "", badRequest("The Authorization header must be sent once.",
+		return "", badRequest("Send the Authorization header only once.",
 			fmt.Errorf("%w: %d Authorization headers", errInvalidRequest, len(credentials)))
 	}
 	scheme, token, _ := strings.Cut(credentials[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", missingToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
+		return "", missingToken(fmt.Errorf("%w: unsupported authentication scheme", ErrNoToken))
 	}
 	token = strings.Trim(token, " ")
 	if len(token) > maxTokenSize || !isB64Token(token) {
-		return "", badRequest("The Authorization header must hold one bearer token.",
-			fmt.Errorf("%w: not one b64token of at most %d bytes", errInvalidRequest, maxTokenSize))
+		return "", badRequest("The Authorization header must contain exactly one bearer token.",
+			fmt.Errorf("%w: not a single b64token of at most %d bytes", errInvalidRequest, maxTokenSize))
 	}
 	return token, nil
 }

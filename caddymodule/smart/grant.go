@@ -14,7 +14,7 @@ type UnlistedError struct {
 
 // Error names the scope.
 func (e *UnlistedError) Error() string {
-	return fmt.Sprintf("scope %q is not listed for the client", e.Scope)
+	return fmt.Sprintf("scope %q is not allowed for the client", e.Scope)
 }
 
 // Grant returns the scopes to grant to a client with the allowed scopes, in the order of the request and without duplicates:

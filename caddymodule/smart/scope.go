@@ -30,7 +30,7 @@ func ParseScopes(s string) ([]string, error) {
 	seen := make(map[string]bool, len(tokens))
 	for i, token := range tokens {
 		if !IsScopeToken(token) {
-			return nil, fmt.Errorf("%w: scope number %d", errMalformedScope, i+1)
+			return nil, fmt.Errorf("%w at position %d", errMalformedScope, i+1)
 		}
 		if !seen[token] {
 			seen[token] = true
@@ -305,7 +305,7 @@ func hasEmptyAlternative(value string) bool {
 }
 
 // errAmbiguousParameters means that servers could interpret a query differently.
-var errAmbiguousParameters = errors.New("ambiguous parameters")
+var errAmbiguousParameters = errors.New("ambiguous query parameters")
 
 // Parameter is a condition of a search, such as category=laboratory.
 type Parameter struct {
@@ -343,7 +343,7 @@ func ParseParameters(query string) ([]Parameter, error) {
 		name, value, _ := strings.Cut(pair, "=")
 		name, err := decodePercent(name)
 		if err == nil && (name == "" || strings.Trim(name, nameCharacters) != "") {
-			err = fmt.Errorf("%w: a name", errAmbiguousParameters)
+			err = fmt.Errorf("%w: invalid name", errAmbiguousParameters)
 		}
 		if err != nil {
 			return nil, err
@@ -362,7 +362,7 @@ func decodePercent(s string) (string, error) {
 	for i := range len(s) {
 		c := s[i]
 		if c <= ' ' || c > '~' || c == ';' || c == '#' {
-			return "", fmt.Errorf("%w: a character", errAmbiguousParameters)
+			return "", fmt.Errorf("%w: invalid character", errAmbiguousParameters)
 		}
 		escaped = escaped || c == '%' || c == '+'
 	}
@@ -371,7 +371,7 @@ func decodePercent(s string) (string, error) {
 	}
 	decoded, err := url.QueryUnescape(s)
 	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {
-		return "", fmt.Errorf("%w: an escape", errAmbiguousParameters)
+		return "", fmt.Errorf("%w: invalid percent-encoding", errAmbiguousParameters)
 	}
 	return decoded, nil
 }
@@ -396,12 +396,12 @@ var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 // CheckScope rejects text that is not exactly one scope (RFC 6749 §3.3), and malformed SMART resource scopes.
 func CheckScope(scope string) error {
 	if parsed, err := ParseScopes(scope); err != nil || len(parsed) != 1 {
-		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
+		return fmt.Errorf("%q is not a valid scope (RFC 6749 §3.3)", scope)
 	}
 	level, _, resource := strings.Cut(scope, "/")
 	if resource && slices.Contains([]string{"patient", "user", "system"}, level) {
 		if _, ok := ParseResourceScope(scope); !ok {
-			return fmt.Errorf("%q is not a scope of SMART App Launch, such as %s/Observation.rs", scope, level)
+			return fmt.Errorf("%q is not a valid SMART scope, such as %s/Observation.rs", scope, level)
 		}
 	}
 	return nil

@@ -117,7 +117,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error
 		return nil
 	}
 	if _, err := w.Write(body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("writing the response: %w", err)
 	}
 	return nil
 }
@@ -127,13 +127,13 @@ func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	switch {
 	case f.xml:
 		if body, err = negotiation.AppendXML(nil, body); err != nil {
-			err = fmt.Errorf("writing the answer as XML: %w", err)
+			err = fmt.Errorf("converting the response to XML: %w", err)
 		}
 		return contentTypeXML, body, err
 	case f.pretty:
 		value := jsontext.Value(body)
 		if err = value.Indent(); err != nil {
-			err = fmt.Errorf("indenting the answer: %w", err)
+			err = fmt.Errorf("indenting the response: %w", err)
 		}
 		return contentTypeJSON, value, err
 	}

@@ -49,7 +49,7 @@ func (c *Call) readRequest(w http.ResponseWriter, bodyParameter string) ([]param
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 		return c.readInputs(w, bodyParameter)
 	}
-	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
+	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations support only GET, HEAD and POST"}
 }
 
 // parseInstancePath returns the type and ID in a path [base]/Type/id/$operation, or "".
@@ -101,7 +101,7 @@ func (c *Call) WithRequestResources(l *terminology.Library, p *Parameters) (*ter
 		return nil, err
 	}
 	if len(p.Resources) > maxResources {
-		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", maxResources)}
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("at most %d tx-resource parameters are allowed", maxResources)}
 	}
 	if !p.hasCacheKey {
 		return l.WithResources(p.Resources...)
@@ -214,10 +214,10 @@ func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.FormatSize(maxBody)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}
+		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the request body was sent too slowly"}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "reading the request body failed"}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
 	return body.Bytes(), nil
@@ -245,17 +245,17 @@ func (p *Parameters) read(inputs []parameters.Input) error {
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.Value) > maxParameterLength {
-			return outcome.BadRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
+			return outcome.BadRequest("too-long", "a parameter is the expression is longer than %d bytes", maxParameterLength)
 		}
 		if !isText(in.Value) {
-			return outcome.BadRequest("invalid", "a parameter holds a character that no FHIR string has")
+			return outcome.BadRequest("invalid", "a parameter contains a character that is invalid in a FHIR string")
 		}
 		known, err := p.set(in)
 		if err != nil {
 			return err
 		}
 		if known && !p.isRepeatable(in.Name) && parameters.Find(inputs[:i], in.Name) != nil {
-			return outcome.BadRequest("invalid", "the parameter %s may be given only once", in.Name)
+			return outcome.BadRequest("invalid", "the parameter %s must not be repeated", in.Name)
 		}
 	}
 	return nil
@@ -296,7 +296,7 @@ func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	code, whole := "code"+suffix, "coding"+suffix
 	if in := parameters.Find(p.Parameters, whole); in != nil {
 		if p.HasParameter(code) {
-			return c, outcome.BadRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
+			return c, outcome.BadRequest("invalid", "the parameters %s and %s must not be combined", code, whole)
 		}
 		return parameters.ParseCoding(in.Complex, whole)
 	}

@@ -16,7 +16,7 @@ import (
 // TerminologyCapabilities serves [base]/metadata?mode=terminology. See [Handler.Expand] for responses and errors.
 func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
+		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata supports only GET and HEAD"}
 	}
 	inputs, err := parameters.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -142,7 +142,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, handle Operation
 
 // newProvisionalError returns an error with a response and its missing definitions, which other servers may have.
 func newProvisionalError(body []byte, missing []outcome.Missing) error {
-	e := outcome.NewIncomplete("not-found", "the answer rests on what is not here: %v", missing[0])
+	e := outcome.NewIncomplete("not-found", "the response depends on missing definitions: %v", missing[0])
 	e.Missing, e.Provisional = missing, &outcome.Provisional{Body: body}
 	return e
 }

@@ -83,7 +83,7 @@ func TestEmptyDefinitions(t *testing.T) {
 	if err != nil || l.Definitions().Counts() != (definitions.Counts{}) {
 		t.Fatalf("got %v, %v", l, err)
 	}
-	fixture.WantContains(t, log.take(), "WARN", "no definitions in the folder", folder)
+	fixture.WantContains(t, log.take(), "WARN", "folder contains no definitions", folder)
 }
 
 func TestLoadCancelled(t *testing.T) {

@@ -121,7 +121,7 @@ func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset)
 // searchInputs reads the parameters of a read or search, the requested subset, and the format.
 func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.Subset, f format, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
+		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "read and search support only GET and HEAD"}
 	}
 	if inputs, err = parameters.ParseQuery(r.URL.RawQuery); err != nil {
 		return nil, nil, f, err

@@ -86,7 +86,7 @@ type notCachedError struct{}
 
 // Error implements error.
 func (notCachedError) Error() string {
-	return "no answer is kept, and the request forbids to ask for one"
+	return "no stored response, and the request has Cache-Control: only-if-cached"
 }
 
 // LoggedElsewhere excludes the error from the log of failures, because the client requested it with only-if-cached.
@@ -352,7 +352,7 @@ func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, bod
 		return nil
 	}
 	if _, err := w.Write(body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("writing the response: %w", err)
 	}
 	return nil
 }

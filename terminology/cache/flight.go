@@ -100,9 +100,9 @@ func (c *Cache) delayRetry(old *entry, res *result, err error, now time.Time) {
 	old.retry.Store(now.Add(pause).UnixNano())
 }
 
-var errIncompleteBody = errors.New("the answer's body is not as long as it says, or is compressed")
+var errIncompleteBody = errors.New("the response body does not match its Content-Length, or has a content coding")
 
-var errUnexpected304 = errors.New("the answer is 304 Not Modified, but there is nothing that it could be about")
+var errUnexpected304 = errors.New("unexpected 304 Not Modified: the request was not conditional")
 
 // runFetch calls the producer and stores its response.
 func (c *Cache) runFetch(ctx context.Context, f *fetch) (*result, error) {
@@ -143,7 +143,7 @@ type panicError struct {
 
 // Error implements error.
 func (e *panicError) Error() string {
-	return fmt.Sprintf("making the answer panicked: %v", e.Value)
+	return fmt.Sprintf("panic while producing the response: %v", e.Value)
 }
 
 // Unwrap returns Value if it is an error, such as [http.ErrAbortHandler].

@@ -204,10 +204,10 @@ func parseParameters(query string) (list parameters, err error) {
 		var p parameter
 		name, value, _ := strings.Cut(pair, "=")
 		if p.name, err = url.QueryUnescape(name); err != nil {
-			return nil, fmt.Errorf("the query string is malformed: %w", err)
+			return nil, fmt.Errorf("malformed query string: %w", err)
 		}
 		if p.value, err = url.QueryUnescape(value); err != nil {
-			return nil, fmt.Errorf("the query string is malformed: %w", err)
+			return nil, fmt.Errorf("malformed query string: %w", err)
 		}
 		list = append(list, p)
 	}
@@ -256,7 +256,7 @@ type representation struct {
 // Errors of representations that the producer rejects.
 var (
 	errFormat            = errors.New("_format must be json or xml")
-	errRepeatedParameter = errors.New("_format and _pretty may be given only once")
+	errRepeatedParameter = errors.New("_format and _pretty must not be repeated")
 )
 
 // negotiate removes the parameters of the representation from the list. _format takes precedence over Accept (R4

@@ -99,7 +99,7 @@ func (d *Definition) CheckUsable(kind string) error {
 	if d.unsupportedModifier == "" {
 		return nil
 	}
-	return outcome.NewIncomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.unsupportedModifier)
+	return outcome.NewIncomplete("not-supported", "%s %s has %s, which this server does not support", kind, d.Canonical(), d.unsupportedModifier)
 }
 
 // StatusWarning returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
@@ -132,7 +132,7 @@ func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Va
 	for _, resource := range resources {
 		h, err := ParseSummary(resource)
 		if err != nil {
-			return nil, fmt.Errorf("%v cannot be read: %w", m, err)
+			return nil, fmt.Errorf("parsing %v: %w", m, err)
 		}
 		if h.Kind != m.Kind || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.MatchesCanonical(m.Canonical) {
 			continue

@@ -50,7 +50,7 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			o.Logger.WarnContext(ctx, "no definitions in the folder", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions, " ")))
+			o.Logger.WarnContext(ctx, "folder contains no definitions", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions, " ")))
 		}
 		for _, file := range files {
 			if err := loader.loadFile(ctx, file); err != nil {
@@ -175,19 +175,19 @@ var fileExtensions = []string{".json", ".xml", ".tgz"}
 func FindFiles(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
-		return nil, fmt.Errorf("definitions %s: %w", pattern, err)
+		return nil, fmt.Errorf("loading definitions %s: %w", pattern, err)
 	}
 	if _, err := os.Stat(pattern); err == nil {
 		matches = []string{pattern} // a file name that contains pattern characters
 	}
 	if len(matches) == 0 {
-		return nil, fmt.Errorf("definitions %s: %w", pattern, fs.ErrNotExist)
+		return nil, fmt.Errorf("loading definitions %s: %w", pattern, fs.ErrNotExist)
 	}
 	var files []string
 	for _, match := range matches {
 		found, err := listFiles(match)
 		if err != nil {
-			return nil, fmt.Errorf("definitions %s: %w", pattern, err)
+			return nil, fmt.Errorf("loading definitions %s: %w", pattern, err)
 		}
 		files = append(files, found...)
 	}
@@ -267,7 +267,7 @@ func (l *resourceLoader) loadXML(ctx context.Context, src io.Reader) error {
 		return err
 	}
 	if len(document) > maxXML {
-		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", fhirjson.FormatSize(maxXML))
+		return fmt.Errorf("larger than %s, the limit for XML; convert the resource to JSON", fhirjson.FormatSize(maxXML))
 	}
 	resource, err := negotiation.AppendJSON(nil, document)
 	if err != nil {
@@ -311,7 +311,7 @@ func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
 		return fmt.Errorf("gzip: %w", err)
 	}
 	if !found {
-		return errors.New("no resource in folder package: not a FHIR package")
+		return errors.New("no resources in the folder package/: not a FHIR package")
 	}
 	return nil
 }
@@ -363,9 +363,9 @@ func (u *unpackedReader) Read(b []byte) (int, error) {
 	n, err := u.countingReader.Read(b)
 	switch {
 	case u.n > u.max:
-		return 0, &fhirjson.TooLargeError{Subject: "what the package unpacks to", Max: u.max}
+		return 0, &fhirjson.TooLargeError{Subject: "the unpacked package", Max: u.max}
 	case u.n > minRatioSize && u.n > maxRatio*u.packed.n:
-		return 0, fmt.Errorf("the package unpacks to more than %d times its size: no package of definitions does; unpack it into a folder if it is to be read all the same", maxRatio)
+		return 0, fmt.Errorf("the package unpacks to more than %d times its size, like a decompression bomb; to load it anyway, unpack it into a folder", maxRatio)
 	}
 	return n, err
 }

@@ -40,7 +40,7 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"truncated in a concept", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
 		{"truncated second resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
 		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
-		{"more after the resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `]`, "want an object", nil},
+		{"unexpected content after the resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `]`, "want an object", nil},
 		{"empty", "x.json", " \n", "empty", errNoResources},
 		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
 		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},

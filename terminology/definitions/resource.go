@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-var errDuplicateType = errors.New("resourceType is there twice")
+var errDuplicateType = errors.New("duplicate member resourceType")
 
 // maxBundleDepth is the maximum nesting of Bundles.
 const maxBundleDepth = 8
@@ -109,7 +109,7 @@ func (l *resourceLoader) readMember(r *fhirjson.Reader, kind, name string) error
 
 func (l *resourceLoader) readEntry(r *fhirjson.Reader) error {
 	if l.depth++; l.depth > maxBundleDepth {
-		return fmt.Errorf("%s: Bundles nested deeper than %d", r.Pointer(), maxBundleDepth)
+		return fmt.Errorf("%s: Bundles are nested more than %d deep", r.Pointer(), maxBundleDepth)
 	}
 	defer func() { l.depth-- }()
 	return r.Object(func(name []byte) error {
@@ -152,7 +152,7 @@ func IsResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }
 
-var errNoResources = errors.New("empty: no resource in it")
+var errNoResources = errors.New("no resource found")
 
 // readResources reads JSON resources up to the end of src.
 func (l *resourceLoader) readResources(ctx context.Context, src io.Reader, short *fhirjson.Overhead) error {

@@ -54,16 +54,16 @@ func (l *resourceLoader) readSynonyms(ctx context.Context, name string) error {
 const maxMapSynonyms = 100_000
 
 var (
-	errNoConceptMap    = errors.New("there is no ConceptMap")
-	errNoSynonyms      = errors.New("the ConceptMap makes none: no target that is equivalent, wider or narrower has another display than its element, both short enough")
-	errTooManySynonyms = fmt.Errorf("the ConceptMap makes more than %d", maxMapSynonyms)
+	errNoConceptMap    = errors.New("no ConceptMap found")
+	errNoSynonyms      = errors.New("the ConceptMap yields no synonyms: no equivalent, wider or narrower target has a display that differs from its element's, or the displays are too long")
+	errTooManySynonyms = fmt.Errorf("the ConceptMap yields more than %d synonyms", maxMapSynonyms)
 )
 
 // loadMapSynonyms adds the synonyms of a loaded concept map.
 func (l *resourceLoader) loadMapSynonyms(ctx context.Context, canonical string) error {
 	m, ok := l.definitions.Maps.ConceptMap(canonical)
 	if !ok {
-		return fmt.Errorf("%w of this canonical among the definitions", errNoConceptMap)
+		return fmt.Errorf("%w with this canonical among the definitions", errNoConceptMap)
 	}
 	return l.addMapSynonyms(ctx, m)
 }
@@ -104,7 +104,7 @@ func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *ConceptMap) erro
 	if x.added == 0 {
 		return errNoSynonyms
 	}
-	l.options.Logger.InfoContext(ctx, "synonyms made of a concept map", slog.String("url", m.Canonical()),
+	l.options.Logger.InfoContext(ctx, "synonyms loaded from concept map", slog.String("url", m.Canonical()),
 		slog.Int("synonyms", x.added), slog.Int("left_out", x.dropped))
 	return nil
 }

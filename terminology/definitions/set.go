@@ -143,7 +143,7 @@ func countRequestDefinition(l *Set) error {
 		return nil
 	}
 	if l.requestDefinitions++; l.requestDefinitions > maxRequestDefinitions {
-		return fmt.Errorf("more than %d definitions", maxRequestDefinitions)
+		return fmt.Errorf("the request contains more than %d definitions", maxRequestDefinitions)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (d *Set) WithResources(resources ...jsontext.Value) (*Set, error) {
 		if err := loader.readResource(r); err != nil {
 			return nil, &outcome.Error{
 				Status: http.StatusBadRequest, Code: "structure", Err: err,
-				Text: fmt.Sprintf("a tx-resource cannot be read: %v", err),
+				Text: fmt.Sprintf("invalid parameter tx-resource: %v", err),
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (d *Set) AddInline(resource jsontext.Value) (*ValueSet, error) {
 	loader := newResourceLoader(d)
 	err := loader.readResource(fhirjson.NewValueReader(resource))
 	if err != nil {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("the value set cannot be read: %v", err)}
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("invalid value set: %v", err)}
 	}
 	if loader.lastValueSet == nil {
 		return nil, outcome.BadRequest("invalid", "the parameter valueSet must be a ValueSet")
@@ -224,7 +224,7 @@ func ParseConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 		err = newResourceLoader(l).readResource(fhirjson.NewValueReader(resource))
 	}
 	if err != nil {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "invalid concept map: " + err.Error()}
 	}
 	return l.Maps.Layers[0][0], nil
 }

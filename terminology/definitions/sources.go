@@ -19,14 +19,14 @@ func (l *resourceLoader) loadBuiltIn(ctx context.Context) ([]codesystem.Source, 
 	sources := l.options.Sources
 	if l.options.Core {
 		if err := l.loadEmbedded(ctx, coreDefinitions); err != nil {
-			return nil, fmt.Errorf("built-in definitions: %w", err)
+			return nil, fmt.Errorf("loading built-in definitions: %w", err)
 		}
 		l.definitions.Systems.markOutdatedCopies()
 		sources = slices.Concat(codesystem.Sources(), sources)
 	}
 	for _, s := range sources {
 		if err := l.loadEmbedded(ctx, s.ValueSets); err != nil {
-			return nil, fmt.Errorf("value sets of %s: %w", s.URL, err)
+			return nil, fmt.Errorf("loading value sets of %s: %w", s.URL, err)
 		}
 	}
 	return sources, nil
@@ -43,7 +43,7 @@ func addBuiltIn(l *Set, sources []codesystem.Source) error {
 		}
 		cs, err := newSourceSystem(s)
 		if err != nil {
-			return fmt.Errorf("code system %s: %w", s.URL, err)
+			return fmt.Errorf("loading code system %s: %w", s.URL, err)
 		}
 		l.Systems.AddCodeSystem(cs)
 	}

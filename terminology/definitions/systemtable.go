@@ -200,9 +200,9 @@ func (t *SystemTable) LoadedVersions(url string) []string {
 func (t *SystemTable) MissingCodeSystemError(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
-		e := outcome.NewIncomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.Canonical(), cs.Content)
+		e := outcome.NewIncomplete("business-rule", "the content of code system %s is not loaded (content mode %q)", cs.Canonical(), cs.Content)
 		if cs.Content == ContentLookupOnly {
-			e.Text = fmt.Sprintf("the content of code system %s is not here but for the %s, which says what some codes are and not which there are: load an edition", url, cs.Name)
+			e.Text = fmt.Sprintf("no edition of code system %s is loaded; the built-in %s can look up codes but not list them: load an edition", url, cs.Name)
 		}
 		e.TxCode, e.Missing = "invalid", outcome.MissingOf("CodeSystem", url, version)
 		return e
@@ -262,7 +262,7 @@ func (t *SystemTable) markOutdatedCopies() {
 // Concept resolves the concept of a coding.
 func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) {
 	if c.System == "" || c.Code == "" {
-		return e, outcome.BadRequest("required", "there must be the parameters code and system, or a coding with both")
+		return e, outcome.BadRequest("required", "the parameters code and system are required, or a coding with both")
 	}
 	index := t.CodeSystem(c.System, c.Version)
 	if index == None || !t.CodeSystems[index].Content.HasConcepts() {
@@ -317,7 +317,7 @@ func (t *SystemTable) SetVersionAsOf(c *parameters.Coding, date string) error {
 func (t *SystemTable) CompleteCodings(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.ByID(id)
 	if !ok {
-		e := outcome.New(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
+		e := outcome.New(http.StatusNotFound, "not-found", "not-found", "", "no code system has the id "+id)
 		e.Err = outcome.ErrUnknown
 		return e
 	}
@@ -329,7 +329,7 @@ func (t *SystemTable) CompleteCodings(id string, codings ...*parameters.Coding) 
 			c.Version = cs.Version
 		}
 		if c.System != cs.URL || !MatchesVersion(cs.Version, c.Version) {
-			return outcome.BadRequest("invalid", "the code system is %s, not %s", cs.Canonical(), outcome.Canonical(c.System, c.Version))
+			return outcome.BadRequest("invalid", "this code system is %s, not %s", cs.Canonical(), outcome.Canonical(c.System, c.Version))
 		}
 	}
 	return nil

@@ -447,7 +447,7 @@ func (s *expansionReader) readMember(r *fhirjson.Reader, name string) error {
 		case name == "total":
 			s.total = n
 		case n > 0:
-			s.partialReason = "it begins at an offset"
+			s.partialReason = "it starts at an offset"
 		}
 		return err
 	case "parameter":
@@ -466,9 +466,9 @@ func (s *expansionReader) readParameter(r *fhirjson.Reader) error {
 	err := r.Object(func(name []byte) error { return in.ReadMember(r, name, 0) })
 	switch {
 	case in.Name == "filter" && in.Value != "", in.Name == "limitedExpansion" && in.Value == "true", in.Name == "exclude-system":
-		s.partialReason = "it was made with the parameter " + in.Name
+		s.partialReason = "it was generated with the parameter " + in.Name
 	case in.Name == "count" && s.total < 0:
-		s.partialReason = cmp.Or(s.partialReason, "it was made with the parameter count and has no total")
+		s.partialReason = cmp.Or(s.partialReason, "it was generated with the parameter count and has no total")
 	}
 	return err
 }

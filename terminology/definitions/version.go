@@ -117,7 +117,7 @@ func ExistedOn(defined, date string) bool {
 	return defined[:n] <= date[:n]
 }
 
-var errInvalidDate = errors.New("not a date of FHIR")
+var errInvalidDate = errors.New("not a FHIR date")
 
 // CheckDate returns an error for an invalid FHIR date. An empty string is valid.
 func CheckDate(date string) error {
@@ -136,6 +136,6 @@ func CheckDate(date string) error {
 func NewOnlyLaterVersionsError(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,
-		Text: fmt.Sprintf("%s %s is not here as it was on %s", kind, reference, date),
+		Text: fmt.Sprintf("no loaded version of %s %s existed on %s", kind, reference, date),
 	}
 }

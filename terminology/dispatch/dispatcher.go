@@ -136,7 +136,7 @@ func isInstance(operation string) bool {
 }
 
 // errNextID is the error for a resource ID that only the next handler can resolve.
-var errNextID error = outcome.NewUnknown("", "the resource belongs to the FHIR server behind this gateway")
+var errNextID error = outcome.NewUnknown("", "the resource ID belongs to the FHIR server behind this gateway")
 
 // serveInstance serves an instance-level operation without fetched definitions. IDs are those of the next handler,
 // because the library may have a different resource with the same ID. Without a next handler, they are the library's.
@@ -196,7 +196,7 @@ func (f *Dispatcher) writeUnstored(w http.ResponseWriter, r *http.Request, a *ca
 		return nil
 	}
 	if _, err := w.Write(a.Body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
+		return fmt.Errorf("writing the response: %w", err)
 	}
 	return nil
 }
@@ -265,7 +265,7 @@ func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next Nex
 		return err
 	}
 	return &Error{Status: http.StatusNotFound, Err: &outcome.Error{
-		Status: http.StatusNotFound, Code: "not-found", Text: "There is no such operation or resource here.",
+		Status: http.StatusNotFound, Code: "not-found", Text: "This server has no such operation or resource.",
 	}}
 }
 
@@ -419,9 +419,9 @@ var errForwardToNext = forwardError{destination: viaNextCache}
 
 func (d *forwardError) Error() string {
 	if d.destination == viaNextCache {
-		return "the next handler is to be asked: " + d.missing.err.Error()
+		return "the next handler must serve the request: " + d.missing.err.Error()
 	}
-	return "the answer is too large to be stored"
+	return "the response is too large to be stored"
 }
 
 func forwardErrorOf(err error) *forwardError {
@@ -463,7 +463,7 @@ func errorOf(err error) *Error {
 		status = statusClientClosedRequest
 	case errors.Is(err, cache.ErrNotCached):
 		status = http.StatusGatewayTimeout
-		err = &outcome.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
+		err = &outcome.Error{Status: status, Code: "processing", Text: "There is no stored response, and the request accepts no other (only-if-cached).", Err: err}
 	}
 	return &Error{Status: status, Err: err}
 }

@@ -70,7 +70,7 @@ func (q *Query) Check() error {
 	}
 	for _, n := range []*int{q.Offset, q.Count} {
 		if n != nil && (*n < 0 || *n > maxInt32) {
-			return outcome.BadRequest("invalid", "the parameters offset and count must be whole numbers from 0 up to %d", maxInt32)
+			return outcome.BadRequest("invalid", "the parameters offset and count must be integers from 0 to %d", maxInt32)
 		}
 	}
 	return checkFilter(q.Filter)
@@ -103,10 +103,10 @@ func (l *Limits) MaxEntries() int { return cmp.Or(l.Entries, defaultMaxEntries) 
 
 func checkFilter(filter string) error {
 	if len(filter) > maxFilterLength {
-		return outcome.BadRequest("too-long", "the filter may be at most %d bytes long", maxFilterLength)
+		return outcome.BadRequest("too-long", "the filter is longer than %d bytes", maxFilterLength)
 	}
 	if len(filter) >= 2*maxFilterWords && len(strings.Fields(filter)) > maxFilterWords {
-		return outcome.BadRequest("too-long", "the filter may have at most %d words", maxFilterWords)
+		return outcome.BadRequest("too-long", "the filter has more than %d words", maxFilterWords)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ const (
 // newTooCostlyError returns the error for a result with more than limit codes.
 func newTooCostlyError(vs *definitions.ValueSet, limit int) error {
 	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.Canonical(), limit))
+		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); request a part with offset and count", vs.Canonical(), limit))
 }
 
 // maxInt32 exceeds any number of entries.
@@ -172,7 +172,7 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	case "valueSet":
 		q.ValueSet = in.Resource
 		if in.Resource == nil {
-			return true, outcome.BadRequest("invalid", "the parameter valueSet must be a resource, which only a POST can give")
+			return true, outcome.BadRequest("invalid", "the parameter valueSet must be a resource, which requires a POST")
 		}
 	case "valueSetVersion":
 		q.Version = in.Value
@@ -301,7 +301,7 @@ func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 		return false, nil
 	}
 	if s.Summary != "" && s.elements != nil {
-		return true, outcome.BadRequest("invalid", "of the parameters _summary and _elements only one may be given")
+		return true, outcome.BadRequest("invalid", "the parameters _summary and _elements must not be combined")
 	}
 	return true, nil
 }

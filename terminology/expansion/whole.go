@@ -281,7 +281,7 @@ func (x *pageReader) readEntry(r *fhirjson.Reader) error {
 		return nil
 	}
 	if x.depth++; x.depth > maxNesting {
-		return fmt.Errorf("%w: entries within each other more than %d deep", errIncompleteExpansion, maxNesting)
+		return fmt.Errorf("%w: entries are nested more than %d deep", errIncompleteExpansion, maxNesting)
 	}
 	defer func() { x.depth-- }()
 	nested := fhirjson.NewValueReader(within)
@@ -390,9 +390,9 @@ type FullExpansionBuilder struct {
 }
 
 // ErrInconsistentPages is wrapped by the error for inconsistent pages.
-var ErrInconsistentPages = errors.New("the pages of the expansion contradict each other")
+var ErrInconsistentPages = errors.New("the pages of the expansion are inconsistent")
 
-var errIncompleteExpansion = errors.New("the expansion is not whole")
+var errIncompleteExpansion = errors.New("the expansion is incomplete")
 
 // Offset returns the offset of the next page to request.
 func (b *FullExpansionBuilder) Offset() int { return len(b.expansion.entries) }
@@ -417,7 +417,7 @@ func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error
 		return x.keepMember(r, string(name), &b.expansion.members)
 	})
 	if err != nil {
-		return false, fmt.Errorf("page from %d on: %w", b.Offset(), err)
+		return false, fmt.Errorf("page at offset %d: %w", b.Offset(), err)
 	}
 	return b.addPage(&x, count)
 }
@@ -430,13 +430,13 @@ func (b *FullExpansionBuilder) addPage(x *pageReader, count int) (more bool, err
 	at := len(b.expansion.entries)
 	switch {
 	case b.pages > 0 && x.total != b.total:
-		return false, fmt.Errorf("%w: total was %d, and is %d", ErrInconsistentPages, b.total, x.total)
+		return false, fmt.Errorf("%w: total changed from %d to %d", ErrInconsistentPages, b.total, x.total)
 	case x.offset >= 0 && x.offset != at:
-		return false, fmt.Errorf("%w: asked from %d on, answered from %d on", ErrInconsistentPages, at, x.offset)
+		return false, fmt.Errorf("%w: requested offset %d, got %d", ErrInconsistentPages, at, x.offset)
 	}
 	for i, key := range x.keys {
 		if b.seen[key] {
-			return false, fmt.Errorf("%w: entry %d is there twice", ErrInconsistentPages, at+i)
+			return false, fmt.Errorf("%w: duplicate entry %d", ErrInconsistentPages, at+i)
 		}
 		b.seen[key] = true
 	}
@@ -451,11 +451,11 @@ func (b *FullExpansionBuilder) hasMore(n, count int) (bool, error) {
 	have := len(b.expansion.entries)
 	switch {
 	case b.total >= 0 && have > b.total:
-		return false, fmt.Errorf("%w: %d entries of %d", ErrInconsistentPages, have, b.total)
+		return false, fmt.Errorf("%w: got %d entries of %d", ErrInconsistentPages, have, b.total)
 	case b.total >= 0 && have < b.total && n == 0:
-		return false, fmt.Errorf("%w: nothing after %d of %d", ErrInconsistentPages, have, b.total)
+		return false, fmt.Errorf("%w: no entries after %d of %d", ErrInconsistentPages, have, b.total)
 	case b.total < 0 && n > count:
-		return false, fmt.Errorf("%w: %d entries where %d were asked for, and no total", ErrInconsistentPages, n, count)
+		return false, fmt.Errorf("%w: got %d of %d requested entries, and no total", ErrInconsistentPages, n, count)
 	}
 	b.isDone = have == b.total || b.total < 0 && n < count
 	return !b.isDone, nil

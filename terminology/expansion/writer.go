@@ -109,7 +109,7 @@ func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	*buffer = w.Append((*buffer)[:0])
 	w.stream.write(*buffer)
 	if w.stream.err != nil {
-		return fmt.Errorf("writing the answer: %w", w.stream.err)
+		return fmt.Errorf("writing the response: %w", w.stream.err)
 	}
 	return nil
 }

@@ -18,12 +18,12 @@ const (
 )
 
 var (
-	errDirective = errors.New("a document type or another directive, which FHIR's XML does not have")
-	errText      = errors.New("text where there should be an element")
-	errEmpty     = errors.New("no element in it")
-	errTrailing  = errors.New("more after the resource")
-	errDepth     = errors.New("elements are nested too deep")
-	errToken     = fmt.Errorf("a tag or a text of more than %d bytes", maxToken)
+	errDirective = errors.New("document type declarations and other directives are invalid in FHIR XML")
+	errText      = errors.New("unexpected text between elements")
+	errEmpty     = errors.New("no resource element found")
+	errTrailing  = errors.New("unexpected content after the resource")
+	errDepth     = errors.New("elements are nested too deeplyly")
+	errToken     = fmt.Errorf("a tag or text is longer than %d bytes", maxToken)
 )
 
 // AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 lacks. It returns an
@@ -110,7 +110,7 @@ func (r *reader) readResource(start *xml.StartElement) error {
 	}
 	// Rejects a name that XML permits but that could not be written as XML again.
 	if start.Name.Local != elementName(start.Name.Local) {
-		return fmt.Errorf("%q is not the name of a resource type", start.Name.Local)
+		return fmt.Errorf("%q is not a resource type", start.Name.Local)
 	}
 	r.dst = append(r.dst, `{"resourceType":`...)
 	if err := r.quote(start.Name.Local); err != nil {
@@ -158,7 +158,7 @@ func (r *reader) readComplex(t *elementType, start *xml.StartElement) error {
 			continue
 		}
 		if slices.Contains(seen, a.Name.Local) { // encoding/xml accepts repeated attributes
-			return fmt.Errorf("the attribute %s is there twice", a.Name.Local)
+			return fmt.Errorf("duplicate attribute %s", a.Name.Local)
 		}
 		r.writeMember(a.Name.Local, "", len(seen) > 0)
 		seen = append(seen, a.Name.Local)
@@ -261,13 +261,13 @@ type object struct {
 func (o *object) beginElement(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
-			return fmt.Errorf("the element %s is there twice", e.name)
+			return fmt.Errorf("duplicate element %s", e.name)
 		}
 		return nil
 	}
 	o.endElement()
 	if slices.Contains(o.seen, e.name) {
-		return fmt.Errorf("the elements %s do not stand together", e.name)
+		return fmt.Errorf("the elements %s are not adjacent", e.name)
 	}
 	o.seen = append(o.seen, e.name)
 	o.current, o.count = e, 1

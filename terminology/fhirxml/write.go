@@ -179,7 +179,7 @@ func parseResource(resource []byte) (*node, error) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(resource), jsontext.AllowDuplicateNames(true))
 	n, err := readNode(decoder, 0)
 	if err != nil {
-		return nil, fmt.Errorf("fhirxml: %w", err)
+		return nil, fmt.Errorf("fhirxml: parsing resource: %w", err)
 	}
 	if kind := n.member("resourceType"); kind == nil || kind.kind != '"' {
 		return nil, errNotResource
@@ -189,7 +189,7 @@ func parseResource(resource []byte) (*node, error) {
 
 func readNode(decoder *jsontext.Decoder, depth int) (*node, error) {
 	if depth > maxDepth {
-		return nil, errors.New("elements are nested too deep")
+		return nil, errors.New("elements are nested too deeplyly")
 	}
 	token, err := decoder.ReadToken()
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 // Errors that an [Error] wraps if another server may be able to serve the request.
 var (
 	// ErrUnknown means that the value set or its version is not loaded.
-	ErrUnknown = errors.New("value set not known")
+	ErrUnknown = errors.New("value set not loaded")
 
 	// ErrIncomplete means that the value set needs something that is missing: a code system or version, an imported value
 	// set, or support for a filter.
-	ErrIncomplete = errors.New("content missing")
+	ErrIncomplete = errors.New("required content not loaded")
 
-	// ErrUnsupported means that the request is not supported, such as a date before that of the definition.
-	ErrUnsupported = errors.New("not supported")
+	// ErrUnsupported means that the request is request not supported, such as a date before that of the definition.
+	ErrUnsupported = errors.New("request not supported")
 )
 
 // Error is the error of an operation. The caller writes it, as [Error.OperationOutcome] or in another form. It may
@@ -226,5 +226,5 @@ const MaxResponseSize = 64 << 20
 
 // NewTooLong returns the error for a response larger than MaxResponseSize.
 func NewTooLong() error {
-	return Unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.FormatSize(MaxResponseSize))
+	return Unprocessable("too-costly", "the response would be larger than %s; request less at once", fhirjson.FormatSize(MaxResponseSize))
 }

@@ -42,14 +42,14 @@ func ParseQuery(query string) (inputs []Input, err error) {
 			continue
 		}
 		if len(inputs) == maxInputs {
-			return inputs, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
+			return inputs, outcome.BadRequest("too-long", "at most %d parameters are allowed", maxInputs)
 		}
 		in, wrong := parsePair(pair)
 		switch {
 		case wrong == nil:
 			inputs = append(inputs, in)
 		case err == nil:
-			err = outcome.BadRequest("invalid", "the query string is malformed: %v", wrong)
+			err = outcome.BadRequest("invalid", "malformed query string: %v", wrong)
 		}
 	}
 	return inputs, err
@@ -104,15 +104,15 @@ func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, 
 		return r.Skip()
 	})
 	if err == nil && !r.AtEnd() {
-		err = errors.New("there is more after the resource")
+		err = errors.New("there is unexpected content after the resource")
 	}
 	if err != nil {
-		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
+		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "invalid Parameters resource: " + err.Error()}
 	}
 	return inputs, nil
 }
 
-var errTooManyInputs = errors.New("too many parameters, or nested too deep")
+var errTooManyInputs = errors.New("too many parameters, or parts nested too deeply")
 
 // appendInputs reads Parameters.parameter or parameter.part.
 func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
@@ -171,7 +171,7 @@ func ParseNumber(in *Input) (*int, error) {
 		return nil, outcome.BadRequest("invalid", "the parameter %s is too large", in.Name)
 	}
 	if err != nil {
-		return nil, outcome.BadRequest("invalid", "the parameter %s must be a whole number from 0 up", in.Name)
+		return nil, outcome.BadRequest("invalid", "the parameter %s must be a nonnegative integer", in.Name)
 	}
 	result := int(n)
 	return &result, nil
@@ -252,7 +252,7 @@ func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 		fhirjson.String{Name: "code", Destination: &c.Code}, fhirjson.String{Name: "display", Destination: &c.Display},
 	)
 	if err != nil {
-		return c, outcome.BadRequest("structure", "%s cannot be read: %v", at, err)
+		return c, outcome.BadRequest("structure", "invalid %s: %v", at, err)
 	}
 	return c, nil
 }
@@ -279,7 +279,7 @@ func ParseConcept(value jsontext.Value) ([]Coding, error) {
 		})
 	})
 	if err != nil {
-		return nil, outcome.BadRequest("structure", "CodeableConcept cannot be read: %v", err)
+		return nil, outcome.BadRequest("structure", "invalid CodeableConcept: %v", err)
 	}
 	return list, nil
 }

@@ -99,7 +99,7 @@ func (s *Server) read(q Request, response *http.Response) (*Response, error) {
 	case err != nil:
 		return nil, networkError(errTruncated, err)
 	case int64(len(body)) > s.options.MaxResponseSize:
-		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, s.options.MaxResponseSize)
+		return nil, fmt.Errorf("%w: token exceeds %d bytes", errTooLarge, s.options.MaxResponseSize)
 	}
 	return newResponse(q.Path, response.StatusCode, response.Header, body)
 }
@@ -128,7 +128,7 @@ func newResponse(operation string, status int, header http.Header, body []byte) 
 		return nil, err
 	}
 	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, fmt.Errorf("%w: it is encoded as %q", errMalformed, encoding)
+		return nil, fmt.Errorf("%w: content coding %q", errMalformed, encoding)
 	}
 	found, err := summarize(header.Get("Content-Type"), body)
 	if err != nil {
@@ -152,7 +152,7 @@ func checkStatus(a *Response) error {
 	case status >= 500:
 		return fmt.Errorf("%w: status %d", errServerFailed, status)
 	case status >= 300 && status < 400:
-		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", errMalformed, status)
+		return fmt.Errorf("%w: status %d: redirects to other servers are not followed; configure the new address", errMalformed, status)
 	default:
 		return fmt.Errorf("%w: status %d", errMalformed, status)
 	}
@@ -163,10 +163,10 @@ func (a *Response) checkResource(operation string, found bodySummary) error {
 	switch {
 	case a.IsNegative():
 		if found.resource != "OperationOutcome" {
-			return fmt.Errorf("%w: status %d with a resource %q and not an OperationOutcome", errMalformed, a.Status, found.resource)
+			return fmt.Errorf("%w: status %d with a resource %q instead of an OperationOutcome", errMalformed, a.Status, found.resource)
 		}
 	case !slices.Contains(expectedTypes(operation), found.resource):
-		return fmt.Errorf("%w: a resource %q, which %s does not return", errMalformed, found.resource, path.Base(operation))
+		return fmt.Errorf("%w: a resource %q, which is not a result of %s", errMalformed, found.resource, path.Base(operation))
 	case path.Base(operation) == "$expand" && !found.hasExpansion:
 		return fmt.Errorf("%w: a ValueSet without an expansion", errMalformed)
 	}
@@ -246,7 +246,7 @@ func summarizeXML(body []byte) (found bodySummary, err error) {
 		}
 		switch t := token.(type) {
 		case xml.Directive:
-			return found, errors.New("an XML document type")
+			return found, errors.New("an XML document type declaration")
 		case xml.StartElement:
 			if depth == 0 && (t.Name.Space != fhirNamespace || found.resource != "") {
 				return found, fmt.Errorf("an XML element %q of namespace %q", t.Name.Local, t.Name.Space)

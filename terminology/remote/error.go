@@ -17,15 +17,15 @@ import (
 // Errors that an [Error] wraps.
 var (
 	errUnreachable    = errors.New("server not reachable") // or the connection broke before the response
-	errNoServer       = fmt.Errorf("%w: there is none", errUnreachable)
-	errTimeout        = errors.New("no response within the timeout")
-	errTruncated      = errors.New("answer cut short")
-	errTooLarge       = errors.New("answer too large")
-	errMalformed      = errors.New("not a FHIR answer")
-	ErrRejected       = errors.New("credentials refused")
-	errBusy           = errors.New("server too busy")
-	errServerFailed   = errors.New("server failed") // reported by the server
-	errInvalidRequest = errors.New("malformed question")
+	errNoServer       = fmt.Errorf("%w: no next handler", errUnreachable)
+	errTimeout        = errors.New("no response from Redis within the timeout")
+	errTruncated      = errors.New("response truncated")
+	errTooLarge       = errors.New("response too large")
+	errMalformed      = errors.New("not a FHIR response")
+	ErrRejected       = errors.New("credentials rejected")
+	errBusy           = errors.New("server overloaded")
+	errServerFailed   = errors.New("server error") // reported by the server
+	errInvalidRequest = errors.New("malformed request")
 )
 
 // Error is the reason for a missing response. It must not be stored.
@@ -71,13 +71,13 @@ type errorKind struct {
 
 // errorKinds lists the kinds of errors; the first match applies.
 var errorKinds = []errorKind{
-	{errInvalidRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
-	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
-	{errTooLarge, http.StatusBadGateway, "too-costly", "gave an answer that is larger than this server passes on; ask for a part, with offset and count"},
-	{errTruncated, http.StatusBadGateway, "transient", "broke off its answer; try again"},
-	{errMalformed, http.StatusBadGateway, "exception", "gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
-	{ErrRejected, http.StatusBadGateway, "exception", "did not let this server in; tell the operator of this server to check the credentials for it"},
-	{errBusy, http.StatusServiceUnavailable, "transient", "has too much to do; try again later"},
+	{errInvalidRequest, http.StatusBadRequest, "invalid", "was not called: the request is malformed"},
+	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not respond in time; try again later"},
+	{errTooLarge, http.StatusBadGateway, "too-costly", "returned a response that exceeds this server's size limit; request a part with offset and count"},
+	{errTruncated, http.StatusBadGateway, "transient", "aborted its response; try again"},
+	{errMalformed, http.StatusBadGateway, "exception", "did not return the requested FHIR resource; try again, or contact the operator of this server"},
+	{ErrRejected, http.StatusBadGateway, "exception", "rejected this server's credentials; contact the operator of this server"},
+	{errBusy, http.StatusServiceUnavailable, "transient", "is overloaded; try again later"},
 	{errServerFailed, http.StatusBadGateway, "transient", "failed; try again later"},
 	{errUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
@@ -132,7 +132,7 @@ func (b *Backoff) Err(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	e := newError(cmp.Or(name, nextHandlerName), fmt.Errorf("%w: it said to be asked again in %s", errBusy, left.Round(time.Second)))
+	e := newError(cmp.Or(name, nextHandlerName), fmt.Errorf("%w: retry in %s according to its Retry-After", errBusy, left.Round(time.Second)))
 	e.RetryAfter = left
 	return e
 }

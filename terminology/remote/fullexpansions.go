@@ -84,8 +84,8 @@ const (
 )
 
 var (
-	errTooMany   = errors.New("the expansion is too large to be fetched whole")
-	errNotShared = errors.New("the server says that its answer is not to be stored")
+	errTooMany   = errors.New("the expansion is too large to be fetched completely")
+	errNotShared = errors.New("the server does not allow its response to be stored")
 )
 
 // Respond returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
@@ -213,13 +213,13 @@ func (w *FullExpansions) fetch(s *Server, x search, item *filterRecord) {
 		if _, stale := w.expansions.Get(x.key); stale {
 			item.nextAttempt = now.Add(staleRetryDelay)
 		}
-		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
+		logger.Warn("full expansion not fetched", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
 	item.nextAttempt = now.Add(ttl) // prevents popular expansions that evict each other from being fetched alternately
 	w.expansions.MaxEntries, w.expansions.MaxCost = maxRecords, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.expansions.Put(x.key, fetchedExpansion{found, item.url, now.Add(ttl)}, int64(found.Size()))
-	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
+	logger.Info("full expansion fetched", slog.String("url", item.url), slog.Int("entries", found.Len()),
 		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
 

@@ -93,7 +93,7 @@ func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	case response.Status == http.StatusNotFound, response.Status == http.StatusGone:
 		return nil, nil
 	case response.IsNegative():
-		return nil, newError(nextHandlerName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", errServerFailed, response.Status))
+		return nil, newError(nextHandlerName, fmt.Errorf("%w: search for a definition rejected with status %d", errServerFailed, response.Status))
 	}
 	list, err := resourcesIn(response)
 	if err != nil {
@@ -149,7 +149,7 @@ func resourcesIn(a *Response) (list []jsontext.Value, err error) {
 	return list, nil
 }
 
-var errSummary = errors.New("it is a summary of the definition")
+var errSummary = errors.New("the server returned a summary of the definition")
 
 // checkNotSummary returns an error for a summary (R4 §3.1.1.5.8).
 func checkNotSummary(resource jsontext.Value) error {

@@ -34,9 +34,9 @@ func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	for _, r := range routes {
 		switch prefix := strings.TrimSuffix(r.Prefix, "/"); {
 		case prefix == "" || r.Server == nil:
-			return nil, fmt.Errorf("route %q: there must be the start of a canonical, and a server", r.Prefix)
+			return nil, fmt.Errorf("route %q: the prefix of a canonical and a server are required", r.Prefix)
 		case seen[prefix]:
-			return nil, fmt.Errorf("route %s: there are two of it", r.Prefix)
+			return nil, fmt.Errorf("duplicate route %s", r.Prefix)
 		default:
 			seen[prefix] = true
 		}

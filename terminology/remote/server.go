@@ -76,11 +76,11 @@ func NewServer(o Options) (*Server, error) {
 	}
 	switch {
 	case o.Transport != nil && o.TLS != nil:
-		return nil, errors.New("both a transport and a TLS configuration: one of them")
+		return nil, errors.New("set a transport or a TLS configuration, not both")
 	case o.Bearer != "" && o.Username != "":
-		return nil, errors.New("both bearer and basic credentials: one of them")
+		return nil, errors.New("set bearer or basic credentials, not both")
 	case o.Timeout < 0 || o.MaxResponseSize < 0 || o.TTL < 0:
-		return nil, errors.New("timeout, lifetime and size of an answer must not be negative")
+		return nil, errors.New("timeout, lifetime and response size must not be negative")
 	}
 	o.Timeout, o.MaxResponseSize = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxResponseSize, DefaultMaxResponseSize)
 	if o.Transport == nil {
@@ -105,13 +105,13 @@ func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	case err != nil:
 		return nil, errors.New("the address of a terminology server is malformed")
 	case u.User != nil:
-		return nil, errors.New("the address of a terminology server must not hold credentials; there are options for them")
+		return nil, errors.New("the address of a terminology server must not contain credentials; set them as options")
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("the address of a terminology server must be an https URL: %s", base)
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("the address of a terminology server must have no query and no fragment: %s", base)
+		return nil, fmt.Errorf("the address of a terminology server must not have a query or fragment: %s", base)
 	case u.Scheme == "http" && !allowHTTP && !httporigin.IsLoopback(u.Hostname()):
-		return nil, fmt.Errorf("the address of a terminology server must be https, save on this machine: %s", base)
+		return nil, fmt.Errorf("the address of a terminology server must be https, except on this machine: %s", base)
 	}
 	return u, nil
 }

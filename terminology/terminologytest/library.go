@@ -98,7 +98,7 @@ func (s *RecordingSource) WantRequested(t *testing.T, want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got := strings.Join(s.Requested, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("asked for\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		t.Errorf("requested\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	s.Requested = nil
 }

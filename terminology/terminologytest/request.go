@@ -63,7 +63,7 @@ func RequireFeatures(t testing.TB, features ...string) {
 	t.Helper()
 	for _, feature := range features {
 		if !HasFeature(feature) {
-			t.Skipf("this build has no %s", feature)
+			t.Skipf("this build lacks %s", feature)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func ExpandError(t testing.TB, l *terminology.Library, pairs ...string) *outcome
 		t.Fatalf("expand %q: got error %v, want an *Error", pairs, err)
 	}
 	if w.Body.Len() > 0 || len(w.Header()) > 0 {
-		t.Errorf("expand %q: wrote %q %v besides returning an error", pairs, w.Body, w.Header())
+		t.Errorf("expand %q: wrote %q %v and returned an error", pairs, w.Body, w.Header())
 	}
 	return e
 }

@@ -9,23 +9,23 @@ import (
 )
 
 // Rule describes which documents a filter finds and in which order. docs/concepts/search.md explains it.
-const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD), nor an apostrophe before a final s. " +
-	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
-	"which ends where the next begins; and words that hyphens join are also one; in German and Dutch, so is each part of a compound of which the others are words too. " +
-	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
-	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
-	"or the term's words written together do. A word also finds its inflections, its other spellings (anaemia, anemia) and the " +
-	"same number (2, II, two); stop words before the last word do not count; synonyms, in any order of their words, find what they stand for. " +
-	"A filter of one letter or digit is found anywhere in the display, and in nothing else. " +
-	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
-	"Order: the code is the filter; the display is the filter; all words are whole words in the head of a text, which is what " +
-	"comes before its first comma or stop word; all are whole words; the display is what a synonym names for words that begin so; all begin words in the head; the rest. " +
-	"A designation that is the display in short has no head, and words of the display cut short in it (diab for diabetes) are no words of their own. " +
-	"If a language is asked for, words of a text in another than this and that of the display count as in no head. " +
-	"Among these: what can be chosen; what is shown in the language that is asked for; what is used most, where that is known; what is active; plain terms before variants, general before special ones; the order of the expansion. " +
-	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +
-	"that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
-	"and words with a digit excepted."
+const Rule = "Words are sequences of letters and digits; case, accents (NFKD) and an apostrophe before a final s are ignored. " +
+	"In displays and designations, but not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
+	"which ends where the next word begins. Hyphenated words also count as a single word. In German and Dutch, each part of a compound also counts as a word if all its parts are words. " +
+	"The filter is split at spaces into terms. A concept matches if every term matches: each word of the term is a prefix of a word of " +
+	"the concept's code, display or designations (those in the requested languages or without a language; all if no language is requested), " +
+	"or the joined words of the term are. A word also matches its inflections, spelling variants (anaemia, anemia) and the " +
+	"same number (2, II, two). Stop words before the last word are ignored. Synonyms match with their words in any order. " +
+	"A filter of one letter or digit matches anywhere in the display, and nowhere else. " +
+	"A filter without letters or digits matches literally in the display or code. " +
+	"Order: the code equals the filter; the display equals the filter; all words are whole words in the head of a text, the part " +
+	"before its first comma or stop word; all words are whole words; the display equals a synonym of words that begin with the filter; all words are prefixes in the head; all other matches. " +
+	"A designation that abbreviates the display has no head, and its abbreviated words (diab for diabetes) do not count as words. " +
+	"If a language is requested, texts in languages other than this one and that of the display have no head. " +
+	"Among equal matches: selectable concepts; displays in the requested language; the most used concepts, where usage is known; active concepts; plain terms before variants; general before specific terms; the order of the expansion. " +
+	"If nothing matches, words of five or more letters also match inside other words. If still nothing matches, words " +
+	"that occur in no text are replaced by the most similar words: with one typo from five letters and two from six, except in the first letter " +
+	"and in words with digits."
 
 // Filter is a typed filter, prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {

@@ -86,7 +86,7 @@ func (f *factors) record(ctx context.Context, signedIn *session.SignedInPerson, 
 
 func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, _ oauth2.Parameters) {
 	codes, err := f.store.RenewRecoveryCodes(r.Context(), signedIn.User, sessionContext(signedIn))
-	f.record(r.Context(), signedIn, "new recovery codes", err)
+	f.record(r.Context(), signedIn, "recovery codes regenerated", err)
 	if err != nil {
 		f.renderer.showError(w, r, err)
 		return
@@ -94,7 +94,7 @@ func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn
 	f.showRecovery(w, r, codes, page.T("Your old recovery codes no longer work."))
 }
 
-// showRecovery shows new recovery codes, once.
+// showRecovery shows recovery codes regenerated, once.
 func (f *factors) showRecovery(w http.ResponseWriter, r *http.Request, codes []string, done *page.Text) {
 	f.renderer.showPage(w, r, page.View{Template: "recoverycodes", Data: page.RecoveryCodes{Codes: codes, Confirmation: done}})
 }
@@ -155,7 +155,7 @@ func (a *authenticatorApp) showKey(w http.ResponseWriter, r *http.Request, signe
 func qrCodeURL(text string) (template.URL, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
-		return "", fmt.Errorf("drawing a QR code: %w", err)
+		return "", fmt.Errorf("encoding the QR code: %w", err)
 	}
 	code.Scale = 6
 	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())), nil
@@ -180,7 +180,7 @@ func (a *authenticatorApp) enroll(w http.ResponseWriter, r *http.Request, signed
 		return
 	}
 	codes, err := a.verifyAndEnroll(r, signedIn, secret, p.Get("code"))
-	event := audit.Event{Kind: audit.KindFactor, User: signedIn.User.ID, Reason: "an authenticator app was enrolled", Err: err}
+	event := audit.Event{Kind: audit.KindFactor, User: signedIn.User.ID, Reason: "authenticator app enrolled", Err: err}
 	wait, isThrottled := errors.AsType[*lockout.WaitError](err)
 	if isThrottled {
 		a.renderer.trail.RecordLockout(r.Context(), event)
@@ -221,7 +221,7 @@ func (a *authenticatorApp) verifyAndEnroll(r *http.Request, signedIn *session.Si
 
 func (a *authenticatorApp) remove(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	err := a.factors.store.RemoveApp(ctx, s.User, sessionContext(s))
-	a.factors.record(ctx, s, "the authenticator app was removed", err)
+	a.factors.record(ctx, s, "authenticator app removed", err)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (k *passkeys) enroll(w http.ResponseWriter, r *http.Request, signedIn *sess
 		return
 	}
 	codes, err := k.factors.store.Passkeys.FinishEnrollment(r, signedIn.User, sessionContext(signedIn), p.Get("passkey"), p.Get("assertion"), p.Get("name"))
-	k.factors.record(r.Context(), signedIn, "a passkey was enrolled", err)
+	k.factors.record(r.Context(), signedIn, "passkey enrolled", err)
 	switch {
 	case errors.Is(err, factor.ErrSecondFactorRequired):
 		k.factors.requireNewSignIn(w, r)
@@ -278,7 +278,7 @@ func (k *passkeys) enroll(w http.ResponseWriter, r *http.Request, signedIn *sess
 }
 
 func (k *passkeys) remove(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
-	err := k.change(ctx, s, p, "a passkey was removed", func(id []byte) error {
+	err := k.change(ctx, s, p, "passkey removed", func(id []byte) error {
 		return k.factors.store.Passkeys.Remove(ctx, s.User, sessionContext(s), id)
 	})
 	if err != nil {
@@ -288,7 +288,7 @@ func (k *passkeys) remove(ctx context.Context, s *session.SignedInPerson, p oaut
 }
 
 func (k *passkeys) rename(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
-	return k.change(ctx, s, p, "a passkey was renamed", func(id []byte) error {
+	return k.change(ctx, s, p, "passkey renamed", func(id []byte) error {
 		return k.factors.store.Passkeys.Rename(ctx, s.User, sessionContext(s), id, p.Get("name"))
 	})
 }

@@ -117,7 +117,7 @@ func (a *apps) recordOwner(ctx context.Context, person launch.Person, id string,
 		}
 	}
 	if err != nil {
-		a.logger.WarnContext(ctx, "the account page does not say a patient's name", "error", err)
+		a.logger.WarnContext(ctx, "patient name not read for account page", "error", err)
 	}
 	return unnamed
 }
@@ -193,7 +193,7 @@ func (ss *sessions) providerName(key string) string {
 
 // end ends the session named in a form.
 func (ss *sessions) end(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
-	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
+	audit.RecordSessionEndReason(ctx, "session ended by the user from another session")
 	return ss.listing.EndForUser(ctx, s.User.ID, p.Get("target"))
 }
 
@@ -204,7 +204,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedInPerson, _ 
 		return err
 	}
 	defer leave()
-	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
+	audit.RecordSessionEndReason(ctx, "session ended by the user from another session")
 	return ss.listing.EndAllExcept(ctx, s.User.ID, s.SID)
 }
 

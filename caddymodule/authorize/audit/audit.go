@@ -60,7 +60,7 @@ func (rec *Recorder) RecordRejection(r *http.Request, e Event) {
 
 // RecordLockout records an attempt that was rejected without a check.
 func (rec *Recorder) RecordLockout(ctx context.Context, e Event) {
-	e.Kind, e.Err = KindLockout, &oauth2.Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
+	e.Kind, e.Err = KindLockout, &oauth2.Error{Code: "access_denied", Description: "too many failed attempts", Err: e.Err}
 	rec.Record(ctx, e)
 }
 

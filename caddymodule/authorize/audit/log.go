@@ -112,6 +112,6 @@ func (l *Log) writeSummary(source eventSource, w *eventWindow) {
 	}
 	Event{
 		Kind: source.kind, Address: source.network, SuppressedCount: w.suppressed,
-		Reason: "refusals of requests that proved nothing, beyond those that are recorded one by one",
+		Reason: "further rejections of unauthenticated requests, not recorded individually",
 	}.Log(context.Background(), l.logger)
 }

@@ -228,7 +228,7 @@ func TestAuditOfWaits(t *testing.T) {
 				if last.Kind != audit.KindLockout || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("delayed: %+v", last)
 				}
-				authorizetest.Equal(t, last.Err.Error(), "access_denied: too many wrong tries: wait a second")
+				authorizetest.Equal(t, last.Err.Error(), "access_denied: too many failed attempts: wait a second")
 			})
 		})
 	}
@@ -300,13 +300,13 @@ func TestAuditOfEndedSessions(t *testing.T) {
 	}{
 		{"signed out", func(_ *authorize.Server, b *authorizetest.Browser) {
 			b.Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensWithSession(b).IDToken)
-		}, "signed out in its browser"},
+		}, "signed out in the browser"},
 		{"by an app, without the browser", func(s *authorize.Server, b *authorizetest.Browser) {
 			authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensWithSession(b).IDToken)
-		}, "signed out by an ID token of it, from elsewhere"},
+		}, "signed out by a logout request with id_token_hint"},
 		{"somebody else signs in", func(_ *authorize.Server, b *authorizetest.Browser) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
-		}, "somebody signed in in its place in the same browser"},
+		}, "replaced by another sign-in in the same browser"},
 		{"an administrator", func(s *authorize.Server, _ *authorizetest.Browser) {
 			list, _ := s.Sessions(t.Context(), "")
 			s.EndSessions(t.Context(), list[0].User)

@@ -32,7 +32,7 @@ func AccountPage(b *Browser, part string) string {
 	r := b.Get(target)
 	page := Body(b.T, r)
 	if r.StatusCode != http.StatusOK {
-		b.T.Fatalf("%s: %d to %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
+		b.T.Fatalf("%s: status %d, Location %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
 	}
 	return page
 }
@@ -116,7 +116,7 @@ func answerChallenge(t testing.TB, answer func(string) (string, error), page str
 	t.Helper()
 	shown := optionsPattern.FindStringSubmatch(page)
 	if shown == nil {
-		t.Fatalf("no challenge: %s", page)
+		t.Fatalf("no passkey challenge on the page: %s", page)
 	}
 	text, err := answer(html.UnescapeString(shown[1]))
 	if err != nil {

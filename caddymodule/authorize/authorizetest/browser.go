@@ -103,7 +103,7 @@ func (b *Browser) Follow(r *http.Response) *http.Response {
 		}
 		r = FollowOnce(b, r)
 	}
-	b.T.Fatal("redirects without end")
+	b.T.Fatal("too many redirects")
 	return nil
 }
 
@@ -187,7 +187,7 @@ func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 	t.Helper()
 	if r.StatusCode != want {
-		t.Errorf("%sstatus %d, want %d; to %q: %s", formatNotes(notes), r.StatusCode, want, r.Header.Get("Location"), Body(t, r))
+		t.Errorf("%sstatus %d, want %d; Location %q: %s", formatNotes(notes), r.StatusCode, want, r.Header.Get("Location"), Body(t, r))
 	}
 }
 
@@ -195,7 +195,7 @@ func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 func WantCode(t testing.TB, u *url.URL, notes ...any) {
 	t.Helper()
 	if u.Query().Get("code") == "" {
-		t.Errorf("%sno code: %s", formatNotes(notes), u)
+		t.Errorf("%sno code in the redirect: %s", formatNotes(notes), u)
 	}
 }
 
@@ -203,7 +203,7 @@ func WantCode(t testing.TB, u *url.URL, notes ...any) {
 func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
 	t.Helper()
 	if u.Query().Get("error") != want || u.Query().Has("code") {
-		t.Errorf("%serror %q is wanted: %s", formatNotes(notes), want, u)
+		t.Errorf("%swant error %q in the redirect: %s", formatNotes(notes), want, u)
 	}
 }
 
@@ -212,7 +212,7 @@ func WantText(t testing.TB, page string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(page, text) {
-			t.Errorf("the page lacks %s: %s", text, page)
+			t.Errorf("page does not contain %s: %s", text, page)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func FieldValue(t testing.TB, page, name string) string {
 	t.Helper()
 	form := ReadForm(page)
 	if !form.Fields.Has(name) {
-		t.Fatalf("no form with the field %s: %s", name, page)
+		t.Fatalf("page has no form with the field %s: %s", name, page)
 	}
 	return form.Fields.Get(name)
 }

@@ -279,7 +279,7 @@ func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *a
 				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // set by Named
 					run(Clinic{t, other, s}, name)
 					if left := alice.WorkingCredentials(); left != "all" {
-						t.Fatalf("%q: left: %s", name, left)
+						t.Fatalf("%q: credentials that still work: %s", name, left)
 					}
 				}
 			})

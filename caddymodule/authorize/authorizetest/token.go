@@ -39,7 +39,7 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 	b.T.Helper()
 	response := b.Post("/oauth2/token", CodeForm(b.Code(change), nil))
 	if response.StatusCode != http.StatusOK {
-		b.T.Fatalf("token endpoint: %d %s", response.StatusCode, Body(b.T, response))
+		b.T.Fatalf("token endpoint: status %d: %s", response.StatusCode, Body(b.T, response))
 	}
 	return Decode[TokenResponse](b.T, response)
 }
@@ -112,7 +112,7 @@ func (b *Browser) IsTokenValid(access string) bool {
 func CheckInvalid(b *Browser, refresh string, access ...string) {
 	b.T.Helper()
 	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
-		b.T.Errorf("the refresh token: %+v", got)
+		b.T.Errorf("refresh token not rejected with invalid_grant: %+v", got)
 	}
 	for i, token := range access {
 		if b.IsTokenValid(token) {
@@ -184,13 +184,13 @@ func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
 		b.T.Errorf("ID token nonce = %q, want %q", got, nonce)
 	}
 	if id["exp"].(float64)-id["iat"].(float64) != 3600 {
-		b.T.Errorf("ID token from %v to %v", id["iat"], id["exp"])
+		b.T.Errorf("ID token valid from %v to %v, want a lifetime of one hour", id["iat"], id["exp"])
 	}
 	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
-		b.T.Errorf("ID token %v", id)
+		b.T.Errorf("ID token has wrong claims: %v", id)
 	}
 	if access["aud"] != FHIRBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
-		b.T.Errorf("access token %v", access)
+		b.T.Errorf("access token has wrong claims: %v", access)
 	}
 }
 

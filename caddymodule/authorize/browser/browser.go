@@ -52,7 +52,7 @@ const (
 	maxChunks = 3
 )
 
-var errRequestTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
+var errRequestTooLong = oauth2.InvalidRequest("the authorization request is too long for sign-in at an identity provider")
 
 // SetChunkedCookie stores a value in as many cookies as necessary. If space is insufficient, it deletes
 // the cookies of abandoned sign-ins.

@@ -35,7 +35,7 @@ import (
 var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
 
 var (
-	errUnknownClient   = oauth2.InvalidClient("unknown client, or wrong client secret")
+	errUnknownClient   = oauth2.InvalidClient("unknown client or wrong client secret")
 	errMultipleMethods = oauth2.InvalidRequest("use only one client authentication method")
 )
 
@@ -125,7 +125,7 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	id, secret, ok := r.BasicAuth()
 	switch {
 	case !ok || len(r.Header.Values("Authorization")) > 1:
-		return nil, oauth2.InvalidClient("the Authorization header is not one of HTTP Basic")
+		return nil, oauth2.InvalidClient("the Authorization header does not contain valid HTTP Basic credentials")
 	case p.Get("client_secret") != "":
 		return nil, errMultipleMethods
 	}
@@ -139,7 +139,7 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	case client == nil:
 		return nil, errUnknownClient
 	case sentID != "" && sentID != client.ID:
-		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
+		return nil, oauth2.InvalidRequest("client_id does not match the authenticated client")
 	}
 	return client, nil
 }
@@ -192,7 +192,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	case err != nil:
 		return nil, err
 	case p.Get("client_id") != "" && p.Get("client_id") != client.ID:
-		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
+		return nil, oauth2.InvalidRequest("client_id does not match the authenticated client")
 	}
 	if err := verifyAssertion(r.Context(), client.Keys, raw); err != nil {
 		return nil, err
@@ -219,15 +219,15 @@ func (a *Authenticator) findAssertionClient(ctx context.Context, raw string) (*C
 	case err != nil:
 		return nil, nil, err
 	case client == nil || client.Keys == nil || client.RequestObjects.KeysOnly:
-		return nil, nil, invalidAssertion("no client with this sub has keys here")
+		return nil, nil, invalidAssertion("no client with this sub has registered keys")
 	case !slices.Contains(AssertionAlgorithms, header.Algorithm):
-		return nil, nil, invalidAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+		return nil, nil, invalidAssertion("alg is not listed in token_endpoint_auth_signing_alg_values_supported")
 	case client.AssertionAlgorithm != "" && header.Algorithm != jose.SignatureAlgorithm(client.AssertionAlgorithm):
-		return nil, nil, invalidAssertion("alg is not the client's token_endpoint_auth_signing_alg")
+		return nil, nil, invalidAssertion("alg does not match the client's token_endpoint_auth_signing_alg")
 	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
 		return nil, nil, invalidAssertion("typ must be JWT")
 	case header.KeySet != "" && header.KeySet != client.JWKSURI:
-		return nil, nil, invalidAssertion("jku is not the address of keys that is registered")
+		return nil, nil, invalidAssertion("jku does not match the client's registered jwks_uri")
 	}
 	return client, claims, nil
 }
@@ -239,11 +239,11 @@ func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims
 	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
 	switch {
 	case errors.Is(err, store.ErrExists):
-		return invalidAssertion("jti was used already")
+		return invalidAssertion("jti has already been used")
 	case err == nil, errors.Is(err, store.ErrUnavailable): // may have been stored nevertheless
 		audit.FromContext(ctx).Release = func(ctx context.Context) {
 			if err := a.releaseAssertion(context.WithoutCancel(ctx), key, mark); err != nil {
-				a.Logger.ErrorContext(ctx, "client assertion not released after a failed request; it may count as used", "error", err)
+				a.Logger.ErrorContext(ctx, "failed to release client assertion after a failed request", "error", err)
 			}
 		}
 	}
@@ -326,7 +326,7 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 	}
 	e := oauth2.InvalidClient("client_assertion: the client's keys could not be fetched from its jwks_uri")
 	if errors.Is(err, relyingparty.ErrSignature) || errors.Is(err, relyingparty.ErrUnknownKey) {
-		e.Description = "client_assertion: the signature is not by the registered key with this kid and alg"
+		e.Description = "client_assertion: the signature does not match a registered key with this kid and alg"
 	}
 	e.Err = err
 	return e
@@ -340,11 +340,11 @@ func (c *assertionClaims) validate(clientID string, audiences []string, now time
 	case c.Issuer != clientID || c.Subject != clientID:
 		return invalidAssertion("iss and sub must both be the client_id")
 	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
-		return invalidAssertion("aud must be the issuer or, unless the client requires the issuer, the URL of the token endpoint, as the only value")
+		return invalidAssertion("aud must be a single value: the issuer, or the token endpoint URL unless the client requires the issuer")
 	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
 		return invalidAssertion("exp is missing or in the past")
 	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
-		return invalidAssertion("exp must be within five minutes")
+		return invalidAssertion("exp must be at most five minutes in the future")
 	case isInFuture(c.NotBefore) || isInFuture(c.IssuedAt):
 		return invalidAssertion("nbf or iat is in the future")
 	case c.ID == "":

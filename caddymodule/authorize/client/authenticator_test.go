@@ -67,7 +67,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"jti is missing", jose.ES384, object{"jti": nil}, nil, nil, "invalid_client"},
 		{"jti is empty", jose.ES384, object{"jti": ""}, nil, nil, "invalid_client"},
 		{"typ is missing", jose.ES384, nil, object{"typ": nil}, nil, ""},
-		{"typ is that of an access token", jose.ES384, nil, object{"typ": "at+jwt"}, nil, "invalid_client"},
+		{"typ is access token", jose.ES384, nil, object{"typ": "at+jwt"}, nil, "invalid_client"},
 		{"kid is unknown", jose.ES384, nil, object{"kid": "unknown"}, nil, "invalid_client"},
 		{"kid is that of another key", jose.ES384, nil, object{"kid": "RS384"}, nil, "invalid_client"},
 		{"no kid, though the keys have some", jose.ES384, nil, object{"kid": nil}, nil, "invalid_client"},

@@ -290,7 +290,7 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 // Complete sets defaults and rejects a client that is invalid, insecure, or lists a grant type not in grants.
 func (c *Client) Complete(grants GrantTypes) error {
 	if err := namecheck.Check(c.ID); err != nil {
-		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
+		return fmt.Errorf("client %q: client_id %w", c.ID, err)
 	}
 	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {
 		c.ResponseTypes = []string{"code"}
@@ -313,7 +313,7 @@ func (c *Client) checkRequestObjects() error {
 	case !c.RequestObjects.Required:
 		return nil
 	case c.Keys == nil:
-		return errors.New("required request objects must be signed, which needs jwks or jwks_uri")
+		return errors.New("required request objects must be signed: configure jwks or jwks_uri")
 	case c.RequestObjects.Algorithm == AlgorithmNone:
 		return errors.New("required request objects must be signed: request_object_signing_alg must not be none")
 	}
@@ -363,28 +363,28 @@ func (c *Client) checkFlows() error {
 		}
 	}
 	if alg := jose.SignatureAlgorithm(c.UserinfoAlgorithm); alg != "" && !slices.Contains(keyring.IDTokenAlgorithms, alg) {
-		return fmt.Errorf("userinfo_signed_response_alg %q is not known: use RS256 or ES256", alg)
+		return fmt.Errorf("userinfo_signed_response_alg %q is not supported: use RS256 or ES256", alg)
 	}
 	if alg := c.SigningAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
-		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)
+		return fmt.Errorf("id_token_alg %q is not supported: use RS256 or ES256", alg)
 	}
 	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, c.PKCE) {
-		return fmt.Errorf("pkce %q is not known: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
+		return fmt.Errorf("pkce %q is not supported: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
 	}
 	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
-		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
+		return fmt.Errorf("consent %q is not supported: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
 	}
 	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
-		return errors.New("a response_type needs a redirect_uri")
+		return errors.New("response_type requires at least one redirect_uri")
 	}
 	switch {
 	case c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR):
 		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
 	case !c.IsPublic():
 	case c.IntrospectAll:
-		return errors.New("introspect needs a secret, jwks or jwks_uri")
+		return errors.New("introspect requires a secret, jwks or jwks_uri")
 	case c.LaunchContext:
-		return errors.New("launch_context needs a secret, jwks or jwks_uri")
+		return errors.New("launch_context requires a secret, jwks or jwks_uri")
 	}
 	return nil
 }
@@ -473,7 +473,7 @@ func (c *Client) GrantSystemScope(requested string) ([]string, error) {
 		scope = slices.DeleteFunc(scope, func(scope string) bool { return isNotSystem(scope) && smart.IsDefined(scope) })
 	}
 	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, isNotSystem)) {
-		err = oauth2.InvalidScope(errors.New("client_credentials grants only system scopes"))
+		err = oauth2.InvalidScope(errors.New("client_credentials permits only system scopes"))
 	}
 	return scope, err
 }
@@ -549,7 +549,7 @@ func (gs GrantTypes) checkClient(c *Client) error {
 	for _, name := range c.GrantTypes {
 		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.CheckClient != nil })
 		if i < 0 {
-			return fmt.Errorf("grant_type %q is not known: use %s", name, strings.Join(gs.ConfigurableNames(), " or "))
+			return fmt.Errorf("grant_type %q is not supported: use %s", name, strings.Join(gs.ConfigurableNames(), " or "))
 		}
 		if err := gs[i].CheckClient(c); err != nil {
 			return fmt.Errorf("grant_type %s %w", name, err)

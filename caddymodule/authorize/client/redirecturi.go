@@ -25,15 +25,15 @@ func CheckRedirectURI(uri string) error {
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a URI: %w", uri, err)
+		return fmt.Errorf("%q is not a valid URI: %w", uri, err)
 	case u.Opaque != "" || u.Hostname() == "":
-		return reject("must be absolute, with a host")
+		return reject("must be an absolute URI with a host")
 	case !hostPortPattern.MatchString(u.Host), !isPort(u.Port()):
-		return reject("must name its host, and a port where there is a colon; there are no wildcards")
+		return reject("must have a valid host name and port; wildcards are not supported")
 	case u.User != nil:
-		return reject("must not hold a user name or password")
+		return reject("must not contain a user name or password")
 	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):
-		return reject("must use https; http is for localhost alone")
+		return reject("must use https; http is permitted only for localhost")
 	}
 	return nil
 }
@@ -47,10 +47,10 @@ func isPort(text string) bool {
 // checkRedirectCharacters rejects fragments, and characters that parsers interpret differently.
 func checkRedirectCharacters(uri string) error {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
-		return fmt.Errorf("%q must be of the characters of a URI; write other hosts in punycode", uri)
+		return fmt.Errorf("%q contains characters that are not permitted in a URI; use Punycode for international host names", uri)
 	}
 	if strings.Contains(uri, "#") {
-		return fmt.Errorf("%q must not have a fragment", uri)
+		return fmt.Errorf("%q must not contain a fragment", uri)
 	}
 	return nil
 }
@@ -79,14 +79,14 @@ func CheckNativeRedirectURI(uri string) error {
 		u, err := url.Parse(uri)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%q is not a URI: %w", uri, err)
+			return fmt.Errorf("%q is not a valid URI: %w", uri, err)
 		case !isPort(u.Port()):
-			return fmt.Errorf("%q has no port: they end at 65535", uri)
+			return fmt.Errorf("%q has an invalid port: the maximum is 65535", uri)
 		}
 		return nil
 	}
 	if err := CheckRedirectURI(uri); err != nil {
-		return fmt.Errorf("%w; a native app may have http://127.0.0.1, http://[::1], and a private-use scheme such as com.example.app:/callback, too", err)
+		return fmt.Errorf("%w; native apps may also use http://127.0.0.1, http://[::1], or a private-use scheme such as com.example.app:/callback", err)
 	}
 	return nil
 }

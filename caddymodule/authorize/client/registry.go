@@ -30,7 +30,7 @@ type Source interface {
 }
 
 // ErrNotRegistered means that no source has a client with the client_id.
-var ErrNotRegistered = errors.New("no client with this client_id has registered itself")
+var ErrNotRegistered = errors.New("no self-registered client has this client_id")
 
 // RegisteredClient is a client that registered itself, as shown to operators.
 type RegisteredClient struct {
@@ -58,7 +58,7 @@ type Registry struct {
 
 // errNotApproved is the error for a client pending approval.
 var errNotApproved = &oauth2.Error{
-	Code: "unauthorized_client", Description: "the operator of this server has not approved this app yet", Status: http.StatusForbidden,
+	Code: "unauthorized_client", Description: "this app has not been approved by the operator of this server yet", Status: http.StatusForbidden,
 }
 
 // Find returns a configured or registered client by its client_id, or nil.
@@ -152,10 +152,10 @@ func (c *Client) launcherCount() int {
 // Add adds a configured client. For an invalid client it returns an error and changes nothing.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.FindConfigured(c.ID) != nil {
-		return fmt.Errorf("duplicate client %s", c.ID)
+		return fmt.Errorf("duplicate client_id %s", c.ID)
 	}
 	if err := namecheck.CheckConfigured(c.ID); err != nil {
-		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
+		return fmt.Errorf("client %q: client_id %w", c.ID, err)
 	}
 	if err := c.Complete(r.GrantTypes); err != nil {
 		return err

@@ -26,7 +26,7 @@ type Deprovisioner struct {
 // failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
 func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, reason string, unknown bool) error {
 	if len(accounts) == 0 {
-		e.Logger.InfoContext(ctx, "identity provider named a user without an account", "idp", p.Key, "reason", reason)
+		e.Logger.InfoContext(ctx, "deprovisioning request for unknown account", "idp", p.Key, "reason", reason)
 	}
 	for _, user := range accounts {
 		err := e.Sessions.RecordUpstreamLogout(ctx, p, user.Subject, "")

@@ -99,7 +99,7 @@ func (rs *Responder) WriteJSONAs(w http.ResponseWriter, mediaType string, status
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false) // keeps URLs readable
 	if err := encoder.Encode(body); err != nil {
-		rs.Logger.Debug("writing the response failed", "error", err)
+		rs.Logger.Debug("response not written", "error", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func (rs *Responder) WriteJSONAs(w http.ResponseWriter, mediaType string, status
 func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
 	setMediaType(w.Header(), "application/jwt")
 	if _, err := io.WriteString(w, token); err != nil {
-		rs.Logger.Debug("writing the response failed", "error", err)
+		rs.Logger.Debug("response not written", "error", err)
 	}
 }
 
@@ -193,11 +193,11 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 // explainMissingHTTPS explains why a request does not count as https. Anyone can send proxy headers, but
 // operators need to know why their proxy is not trusted.
 func explainMissingHTTPS(r *http.Request) string {
-	const explanation = "this endpoint is for https alone"
+	const explanation = "this endpoint requires https"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
 		return explanation
 	}
-	return explanation + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
+	return explanation + "; behind a proxy, the proxy must send X-Forwarded-Proto and be listed in the gateway's trusted_proxies"
 }
 
 // Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Responses are not cacheable

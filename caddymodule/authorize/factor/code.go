@@ -43,7 +43,7 @@ func (fs *Factors) verifyRecoveryCode(ctx context.Context, user *people.User, co
 	}
 	return func(ctx context.Context) {
 		if err := fs.restoreRecoveryCode(context.WithoutCancel(ctx), user.ID, code); err != nil {
-			fs.Logger.ErrorContext(ctx, "recovery code not restored after a failed sign-in", "user", user.ID, "error", err)
+			fs.Logger.ErrorContext(ctx, "failed to restore recovery code after a failed sign-in", "user", user.ID, "error", err)
 		}
 	}, err
 }
@@ -172,4 +172,4 @@ func (fs *Factors) restoreRecoveryCode(ctx context.Context, user, code string) e
 }
 
 // errUnchanged leaves an enrolment unchanged.
-var errUnchanged = errors.New("nothing to change")
+var errUnchanged = errors.New("factor enrollment is unchanged")

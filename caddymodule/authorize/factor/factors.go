@@ -115,10 +115,10 @@ type Passkey struct {
 
 // Errors for changes of enrolments.
 var (
-	ErrAlreadyEnrolled = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
-	ErrConfiguredApp   = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
-	ErrTooManyPasskeys = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
-	ErrUnknownFactor   = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
+	ErrAlreadyEnrolled = &oauth2.Error{Code: "access_denied", Description: "this factor is already enrolled", Status: http.StatusConflict}
+	ErrConfiguredApp   = &oauth2.Error{Code: "access_denied", Description: "the authenticator app is set in the configuration", Status: http.StatusConflict}
+	ErrTooManyPasskeys = &oauth2.Error{Code: "access_denied", Description: "maximum number of passkeys reached", Status: http.StatusConflict}
+	ErrUnknownFactor   = &oauth2.Error{Code: "access_denied", Description: "factor not found", Status: http.StatusNotFound}
 )
 
 // hasFactor reports whether a factor is enrolled. Recovery codes alone do not count.
@@ -168,7 +168,7 @@ func (es *Enrollments) checkOwner(user string, e *Enrollment) (*Enrollment, erro
 	case !e.OwnerGeneration.DiffersFrom(now):
 		return e, nil
 	case e.OwnerGeneration > now:
-		return nil, fmt.Errorf("%w: %q has become another person's name", store.ErrUnavailable, user)
+		return nil, fmt.Errorf("%w: the user name %q now belongs to another person", store.ErrUnavailable, user)
 	}
 	return new(Enrollment), nil
 }
@@ -205,7 +205,7 @@ func NewSessionContext(sid, acr string) SessionContext {
 }
 
 // ErrSecondFactorRequired rejects changes in a session without the user's second factor.
-var ErrSecondFactorRequired = &oauth2.Error{Code: "access_denied", Description: "the session lacks the second factor", Status: http.StatusForbidden}
+var ErrSecondFactorRequired = &oauth2.Error{Code: "access_denied", Description: "this change requires a sign-in with a second factor", Status: http.StatusForbidden}
 
 // updateInSession is like change, but in a session. A user with a second factor must have proved it in the session, even if it
 // was enrolled just now in another session. Otherwise an attacker with the password could add a factor.

@@ -167,7 +167,7 @@ func TestRecoveryCodes(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	if release(t.Context()); len(w.held(t, w.alice).RecoveryCodeHashes) != 10 {
-		t.Error("one-time code not released after a failed sign-in")
+		t.Error("one-time code not released after failed sign-in")
 	}
 	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("by another person: %v", err)

@@ -39,7 +39,7 @@ type Passkeys struct {
 }
 
 // ErrPasskeyRejected rejects a passkey.
-var ErrPasskeyRejected = errors.New("the passkey was not accepted")
+var ErrPasskeyRejected = errors.New("passkey rejected")
 
 // ceremonyLifetime is the lifetime of a challenge.
 const ceremonyLifetime = 10 * time.Minute
@@ -127,7 +127,7 @@ func (ps *Passkeys) unsealChallenge(r *http.Request, purpose, sealed string) (se
 	return session, err
 }
 
-var errReplayed = errors.New("the challenge has already been used")
+var errReplayed = errors.New("passkey challenge has already been used")
 
 // consumeChallenge uses a challenge up. It must be called only for verified responses, because wrong ones,
 // which need no key, must not fill the store.
@@ -183,7 +183,7 @@ func (ps *Passkeys) VerifySignIn(r *http.Request, sealed, response string) (*Ver
 	return ps.completeVerification(r.Context(), o.user, session, parsed, err)
 }
 
-var errUnknownHandle = errors.New("no user has this passkey user handle")
+var errUnknownHandle = errors.New("no user found for this passkey user handle")
 
 // findByHandle returns the user with a user handle.
 func (ps *Passkeys) findByHandle(ctx context.Context, handle []byte) (webAuthnUser, error) {
@@ -353,9 +353,9 @@ func (ps *Passkeys) FinishEnrollment(r *http.Request, user *people.User, by Sess
 const maxCredentialIDSize = 1023 // bytes (Web Authentication Level 3 §4)
 
 var (
-	errWrongOrigin      = errors.New("passkey requested by a page of another origin")
-	errCredentialIDSize = errors.New("the id of the credential is empty or too long")
-	errWeakRSAKey       = errors.New("RSA key is missing or shorter than 2048 bits")
+	errWrongOrigin      = errors.New("passkey response has the wrong origin")
+	errCredentialIDSize = errors.New("passkey credential ID is empty or too long")
+	errWeakRSAKey       = errors.New("passkey RSA key is missing or shorter than 2048 bits")
 )
 
 // checkCredential rejects unusable credentials. It also compares the origin case-sensitively, which the

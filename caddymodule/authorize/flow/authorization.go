@@ -70,7 +70,7 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 		err = p.Check("request_uri")
 	}
 	if err == nil && r.URL.RawQuery != "" {
-		err = oauth2.InvalidRequest("A posted request must have no query.")
+		err = oauth2.InvalidRequest("A POST request must not have a query string.")
 	}
 	if err != nil {
 		e.renderer.ShowError(w, r, err)
@@ -173,9 +173,9 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	case !req.launch.isFor(person):
 		a.responses.redirectError(w, r, req, launch.ErrOtherPerson)
 	case !req.signIn.Parameters.PermitsSubject(signedIn.User.ID):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "the signed-in person is not the requested person"})
 	case page != "" && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or a visit"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or an encounter on a page, but prompt is none"})
 	case page != "":
 		redirectToPage(a.renderer, w, r, page, req, signedIn)
 	case !req.dropUnmetScopes(person):
@@ -189,7 +189,7 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 func (a *authorizer) limitScope(req *authorizationRequest, user *people.User) error {
 	req.scope = a.accounts.ScopeLimits.Narrow(user.Attributes(), req.scope)
 	if len(req.scope) == 0 {
-		return &oauth2.Error{Code: "invalid_scope", Description: "this person may have nothing of the scope"}
+		return &oauth2.Error{Code: "invalid_scope", Description: "scope_limit allows this person none of the requested scopes"}
 	}
 	return nil
 }
@@ -203,9 +203,9 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
 	case ask && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, and prompt is none"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, but prompt is none"})
 	case unconfirmed && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "other apps on the device could use this redirect_uri, so the person must confirm it on a page, but prompt is none"})
 	case ask, unconfirmed:
 		redirectToPage(a.renderer, w, r, endpoint.Consent, req, signedIn)
 	default:

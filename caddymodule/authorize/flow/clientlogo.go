@@ -86,7 +86,7 @@ func (e *clientLogos) fetch(ctx context.Context, c *client.Client) *page.Logo {
 		logo, err = page.NewLogo(image)
 	}
 	if err != nil {
-		e.responder.Logger.WarnContext(ctx, "the logo of a registered client could not be had", "client_id", c.ID, "error", err)
+		e.responder.Logger.WarnContext(ctx, "client logo not fetched", "client_id", c.ID, "error", err)
 		e.cache.Put(c.Links.Logo, cachedLogo{expires: time.Now().Add(missingLogoLifetime)}, missingLogoSize)
 		return nil
 	}

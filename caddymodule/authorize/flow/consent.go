@@ -74,7 +74,7 @@ func (cp *consentPage) pagePatient(ctx context.Context, req *authorizationReques
 	}
 	found, err := cp.patients.FindChosen(ctx, user.Person(), subject.Patient)
 	if err != nil {
-		cp.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
+		cp.logger.WarnContext(ctx, "patient name not read for consent page", "error", err)
 		return shown
 	}
 	shown.Name, shown.BirthDate = found.Name, found.BirthDate
@@ -149,7 +149,7 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 		cp.responses.redirectError(w, r, req, err)
 		return
 	case err != nil: // not fatal: the next request asks again
-		cp.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+		cp.logger.ErrorContext(r.Context(), "consent not stored", "client_id", req.client.ID, "error", err)
 	}
 	cp.authorizer.respond(w, r, req, signedIn)
 }

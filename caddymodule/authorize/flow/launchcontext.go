@@ -163,7 +163,7 @@ func (req *authorizationRequest) dropUnmetScopes(person launch.Person) bool {
 
 var errMissingContext = &oauth2.Error{
 	Code:        "invalid_scope",
-	Description: "the scope is for the records of a patient, or fhirUser, and this person has no such record and can choose none",
+	Description: "the requested scope needs a patient or a fhirUser, but this person has no FHIR resource and no patient to choose",
 }
 
 // grantContext returns the launch context of the grant, or nil if empty. The site's style is the default
@@ -248,7 +248,7 @@ func (pk *patientPicker) showPatientsFailure(w http.ResponseWriter, r *http.Requ
 
 // logFailure logs a failed FHIR server request and returns the status of the page.
 func (pk *patientPicker) logFailure(r *http.Request, err error) int {
-	pk.logger.ErrorContext(r.Context(), "records for a launch not read", "error", err)
+	pk.logger.ErrorContext(r.Context(), "patients or encounters for launch not read", "error", err)
 	return http.StatusServiceUnavailable
 }
 

@@ -58,7 +58,7 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	}
 	audit.RecordGrant(r.Context(), ehr.ID, p.Get("user"), nil)
 	if !ehr.LaunchContext || ehr.IsPublic() {
-		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not launch apps"}
+		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client is not permitted to launch apps"}
 	}
 	app, err := e.findApp(r, p)
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 func (e *launchEndpoint) findApp(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	app, err := e.authenticator.Clients.Find(r.Context(), p.Get("app"))
 	if err == nil && (app == nil || len(app.RedirectURIs) == 0) {
-		err = oauth2.InvalidRequest("app must be the client_id of an app that people sign in to")
+		err = oauth2.InvalidRequest("app must be the client_id of a client with a redirect URI")
 	}
 	return app, err
 }
@@ -119,10 +119,10 @@ func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l
 		err = e.patients.CheckEncounter(ctx, person, l.Patient, l.Encounter)
 	}
 	if errors.Is(err, launch.ErrNoRecord) {
-		return oauth2.InvalidRequest("encounter is not one of the patient's")
+		return oauth2.InvalidRequest("encounter does not belong to the patient")
 	}
 	if err != nil {
-		e.responder.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
+		e.responder.Logger.WarnContext(ctx, "launch patient not verified", "client_id", ehr.ID, "error", err)
 	}
 	return nil
 }
@@ -143,14 +143,14 @@ func readLaunch(p oauth2.Parameters) (*launch.Registration, error) {
 	}
 	if list := p.Get("fhirContext"); err == nil && list != "" {
 		if json.Unmarshal([]byte(list), &l.FHIRContext) != nil {
-			err = errors.New("fhirContext must be a list of objects in JSON, whose members are texts")
+			err = errors.New("fhirContext must be a JSON array of objects with string members")
 		}
 	}
 	if err == nil {
 		err = l.Check()
 	}
 	if err != nil {
-		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + replaceUnprintable(err.Error()), Err: err}
+		return nil, &oauth2.Error{Code: "invalid_request", Description: "invalid launch context: " + replaceUnprintable(err.Error()), Err: err}
 	}
 	return l, nil
 }
@@ -158,7 +158,7 @@ func readLaunch(p oauth2.Parameters) (*launch.Registration, error) {
 func checkLaunchUser(l *launch.Registration) error {
 	switch {
 	case l.User == "" && l.FHIRUser == "":
-		return errors.New("user or fhirUser is required: the user to launch for")
+		return errors.New("user or fhirUser is required to identify the person who launches the app")
 	case l.FHIRUser != "":
 		return people.CheckFHIRUser(l.FHIRUser)
 	}

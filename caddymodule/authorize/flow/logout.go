@@ -137,7 +137,7 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 		if l.client != nil {
 			audit.RecordUnregisteredRedirect(r.Context(), l.redirectURI, l.client.PostLogoutRedirectURIs)
 		}
-		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
+		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri does not match a registered URI of the client.")
 	}
 	return l, nil
 }
@@ -154,7 +154,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	case errors.Is(err, keyring.ErrUnknownKey): // possibly a retired key: requires confirmation like a request without a hint
 		return nil
 	case errors.Is(err, token.ErrInvalidHint), err == nil && requested != "" && requested != claims.Audience:
-		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
+		return oauth2.InvalidRequest("The id_token_hint is not an ID token issued by this server to this client.")
 	case err != nil:
 		return err
 	}
@@ -207,13 +207,13 @@ func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, 
 		own.User = req.subject
 	}
 	if err == nil && hinted != nil {
-		audit.RecordSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
+		audit.RecordSessionEndReason(ctx, "signed out by a logout request with id_token_hint")
 		err = e.sessions.End(ctx, hinted)
 	}
 	if err != nil || own == nil {
 		return err
 	}
-	audit.RecordSessionEndReason(ctx, "signed out in its browser")
+	audit.RecordSessionEndReason(ctx, "signed out in the browser")
 	return e.sessions.End(ctx, own)
 }
 
@@ -230,7 +230,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	}
 	target, err := p.Client.EndSessionURL(r.Context(), stored.UpstreamIDToken, e.issuer+endpoint.Logout+"/"+p.Key, state)
 	if err != nil {
-		e.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+		e.logger.WarnContext(r.Context(), "provider logout skipped: logout URL unavailable", "idp", p.Key, "error", err)
 	}
 	return target, nil
 }

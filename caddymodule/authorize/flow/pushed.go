@@ -26,7 +26,7 @@ var clientCredentials = []string{"client_secret", "client_assertion", "client_as
 
 var (
 	errNestedRequestURI = oauth2.InvalidRequest("request_uri must not be sent to the pushed authorization request endpoint")
-	errPushRequired     = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
+	errPushRequired     = oauth2.InvalidRequest("this client must use pushed authorization requests (RFC 9126)")
 )
 
 // pushEndpoint is the pushed authorization request endpoint (RFC 9126). It authenticates the client
@@ -99,7 +99,7 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	key := store.Key("pushed", id)
 	err := ps.pendingCount.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, store.ErrFull) {
-		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
+		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed authorization requests are pending; try again later"}
 	}
 	if err == nil {
 		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
@@ -164,7 +164,7 @@ type pushedResponse struct {
 }
 
 // errRequestURIUsed is returned for an unknown, expired or used request_uri.
-var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
+var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired, already used, or belongs to another client.")
 
 // pushedRequest is a pushed request after the browser has presented its request_uri.
 type pushedRequest struct {

@@ -63,7 +63,7 @@ func (req *authorizationRequest) isInterceptable() bool {
 // to the request as received: a request stored by the gateway already contains the parameters of the object.
 func (req *authorizationRequest) checkProtection() error {
 	if req.client.RequestObjects.Required && !req.fromRequestObject {
-		return oauth2.InvalidRequest("this client must send a signed request object")
+		return oauth2.InvalidRequest("this client must send a signed request object (RFC 9101)")
 	}
 	return nil
 }
@@ -132,27 +132,27 @@ func (q *requests) openObject(ctx context.Context, p oauth2.Parameters) (oauth2.
 // Core §3.1.2.6, §6).
 func RejectRequestObject(p oauth2.Parameters) error {
 	if p.Get("request") != "" {
-		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
+		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not supported"}
 	}
-	return &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
+	return &oauth2.Error{Code: "request_uri_not_supported", Description: "request_uri must be one issued by the pushed authorization request endpoint"}
 }
 
 // parseDestination reads the client and the redirect URI.
 func (q *requests) parseDestination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
-		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
+		return nil, oauth2.InvalidRequest("The request must have exactly one client_id and one redirect_uri.")
 	}
 	client, err := q.clients.Find(ctx, p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
 	if client == nil {
-		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
+		return nil, oauth2.InvalidRequest("The client_id is not registered.")
 	}
 	uri := p.Get("redirect_uri")
 	if !client.AllowsRedirectURI(uri) {
 		audit.RecordUnregisteredRedirect(ctx, uri, client.RedirectURIs)
-		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+		return nil, oauth2.InvalidRequest("The redirect_uri does not match a registered URI of this client.")
 	}
 	return &authorizationRequest{
 		client: client, target: responseTarget{redirectURI: uri},
@@ -191,7 +191,7 @@ func (q *requests) checkParameters(ctx context.Context, req *authorizationReques
 
 func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 	if req.nonce = p.Get("nonce"); !utf8.ValidString(req.nonce) {
-		return oauth2.InvalidRequest("nonce must be UTF-8, as the ID token is")
+		return oauth2.InvalidRequest("nonce must be valid UTF-8")
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
 	req.signIn.Parameters.IdentityProvider = p.Get("identity_provider")
 	if req.signIn.Parameters.IdentityProvider != "" && !q.accounts.SignInMethods(req.client.IdentityProviders).Includes(req.signIn.Parameters.IdentityProvider) {
-		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
+		return oauth2.InvalidRequest("identity_provider is not permitted for this client")
 	}
 	return nil
 }
@@ -215,13 +215,13 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 		}
 		return nil
 	case method == "":
-		return oauth2.InvalidRequest("code_challenge needs code_challenge_method")
+		return oauth2.InvalidRequest("code_challenge_method is missing")
 	case method != "S256":
 		return oauth2.InvalidRequest("code_challenge_method must be S256")
 	case challenge == "":
-		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
+		return oauth2.InvalidRequest("code_challenge is missing")
 	case !oauth2.IsValidChallenge(challenge):
-		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+		return oauth2.InvalidRequest("code_challenge must be a base64url-encoded SHA-256 hash of 43 characters")
 	}
 	req.codeChallenge = challenge
 	return nil
@@ -249,7 +249,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	}
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
 	if len(req.scope) == 0 { // a token has at least one scope (RFC 6749 §3.3)
-		return oauth2.InvalidScope(errors.New("no scope remains: system scopes are not granted to users, and this response_type issues no refresh tokens"))
+		return oauth2.InvalidScope(errors.New("no requested scope can be granted: users cannot get system scopes, and this response_type issues no refresh tokens"))
 	}
 	req.signIn.Destination.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
 	return nil
@@ -280,9 +280,9 @@ func checkImplicitFlow(req *authorizationRequest, _ oauth2.Parameters) error {
 	case !req.target.hasResponseType("id_token"):
 		return nil
 	case !slices.Contains(req.scope, "openid"):
-		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
+		return oauth2.InvalidRequest("response_type id_token requires the scope openid")
 	case req.nonce == "":
-		return oauth2.InvalidRequest("response_type id_token needs a nonce")
+		return oauth2.InvalidRequest("response_type id_token requires a nonce")
 	}
 	return nil
 }
@@ -309,7 +309,7 @@ func (q *requests) checkIDTokenHint(ctx context.Context, req *authorizationReque
 		req.signIn.Parameters.RequiresNewSignIn = true
 		return nil
 	case errors.Is(err, token.ErrInvalidHint), err == nil && claims.Audience != req.client.ID:
-		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
+		return oauth2.InvalidRequest("id_token_hint is not an ID token issued by this server to this client")
 	case err != nil:
 		return err
 	}
@@ -393,9 +393,9 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 		req.target.responseType = requested
 		return nil
 	case requested == "code" || requested == "token":
-		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+		return &oauth2.Error{Code: "unauthorized_client", Description: "response_type is not permitted for this client"}
 	}
-	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
+	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type is not supported for this client"}
 }
 
 // checkResponseMode rejects a mode that would expose tokens to servers and logs, or a code to
@@ -408,10 +408,10 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 		return nil
 	case ModeFormPost:
 		if client.IsPrivateUse(t.redirectURI) {
-			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
+			return oauth2.InvalidRequest("response_mode form_post cannot be used with a private-use URI scheme")
 		}
 		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form submission would alter the value
-			return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+			return oauth2.InvalidRequest("response_mode form_post requires a state in UTF-8 without control characters")
 		}
 		return nil
 	}
@@ -444,7 +444,7 @@ func (c *claimRequest) acceptableValues() []any {
 
 func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
 
-var errInvalidClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
+var errInvalidClaims = oauth2.InvalidRequest("claims must be a JSON object as defined in OpenID Connect Core §5.5")
 
 // requestedClaims are the claims requested by name (OpenID Connect Core §5.5).
 type requestedClaims struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrUnknownKey means that the keyring has no key with a token's kid.
-var ErrUnknownKey = errors.New("no such key")
+var ErrUnknownKey = errors.New("signing key not found")
 
 const (
 	// rotationInterval is the age at which a key is rotated.
@@ -191,14 +191,14 @@ func (k *Keyring) recordProblem(err error) {
 	}
 	k.loaded.problem.Store(p)
 	if !repeated && k.loaded.tokenKeys.Load() != nil {
-		k.logger.Error("reloading the signing keys failed; using those in memory: restore the stored keys before a restart, which would invalidate all tokens", "error", err)
+		k.logger.Error("failed to reload signing keys; restore them before a restart, or all tokens become invalid", "error", err)
 	}
 }
 
 func (s *keySet) isFresh() bool { return s != nil && time.Since(s.loadedAt) < refreshInterval }
 
 var (
-	errKeysMissing = errors.New("signing keys in use are missing from the storage")
+	errKeysMissing = errors.New("signing keys in use are missing from the storage; restore the key file from a backup")
 	errNoKeys      = errors.New("the key file contains no keys; remove it if it never contained any")
 )
 
@@ -206,7 +206,7 @@ var (
 func (k *Keyring) loadKeys(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.storageName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("loading %s: %w", k.location(), err)
+		return nil, fmt.Errorf("loading signing keys from %s: %w", k.location(), err)
 	}
 	set, err := k.parseKeys(document)
 	switch {
@@ -360,7 +360,7 @@ func (s *keySet) renewedKeys(now time.Time) ([]storedKey, error) {
 const maxKeysPerAlgorithm = 8
 
 // ErrTooManyKeys means that keys were rotated too often, which would make the JWKS grow without limit.
-var ErrTooManyKeys = fmt.Errorf("%d keys of one algorithm exist, and replaced keys stay published for a day; try again tomorrow", maxKeysPerAlgorithm)
+var ErrTooManyKeys = fmt.Errorf("signing keys rotated too often: %d keys of one algorithm are still published; try again in 24 hours", maxKeysPerAlgorithm)
 
 // Rotate adds a key for each token algorithm. New keys are published immediately and sign an hour
 // later. Previous keys stay published until their signatures have expired. No token is invalidated.
@@ -370,7 +370,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 		return ErrTooManyKeys
 	}
 	if err == nil {
-		k.logger.Info("signing keys generated, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+		k.logger.Info("signing keys rotated by operator; new keys sign in one hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
 	}
 	return err
 }
@@ -413,7 +413,7 @@ func (s *keySet) rotatedKeys(now time.Time) ([]storedKey, error) {
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	err := k.replaceKeys(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.withRetired(kid, time.Now()) })
 	if err == nil {
-		k.logger.Warn("signing key retired by the operator; its tokens are invalid", "stored", k.location(), "kid", kid)
+		k.logger.Warn("signing key retired by operator; its tokens are invalid", "stored", k.location(), "kid", kid)
 	}
 	return err
 }

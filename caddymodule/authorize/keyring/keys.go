@@ -161,7 +161,7 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 		key = oauth2.RandomBytes(32)
 	}
 	if err != nil {
-		return storedKey{}, fmt.Errorf("making a key for %s: %w", alg, err)
+		return storedKey{}, fmt.Errorf("generating a key for %s: %w", alg, err)
 	}
 	jwk := jose.JSONWebKey{Key: key, KeyID: oauth2.RandomToken(), Algorithm: string(alg), Use: "sig"}
 	if alg == sealAlgorithm {
@@ -221,7 +221,7 @@ func Sign(ctx context.Context, keys SignerSource, alg jose.SignatureAlgorithm, t
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {
-		return "", fmt.Errorf("writing a token: %w", err)
+		return "", fmt.Errorf("encoding token claims: %w", err)
 	}
 	jws, err := signer.Sign(payload)
 	if err != nil {
@@ -233,7 +233,7 @@ func Sign(ctx context.Context, keys SignerSource, alg jose.SignatureAlgorithm, t
 var _ Keys = (*Keyring)(nil)
 
 // ErrUnsealFailed means that a text was not sealed by this keyring with this binding, or not recently enough.
-var ErrUnsealFailed = errors.New("sealed value invalid: wrong key, wrong browser, or expired")
+var ErrUnsealFailed = errors.New("invalid sealed value: wrong key, wrong browser, or expired")
 
 // Seal implements [BrowserSealer] with AES-256-GCM. The form is <key id>.<base64url>.
 func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {
@@ -303,7 +303,7 @@ func (k *Keyring) sealingKey(ctx context.Context) (storedKey, error) {
 func (k storedKey) secretBytes() ([]byte, error) {
 	secret, ok := k.JWK.Key.([]byte)
 	if !ok {
-		return nil, fmt.Errorf("key %q is no secret key", k.JWK.KeyID)
+		return nil, fmt.Errorf("key %q is not a symmetric key", k.JWK.KeyID)
 	}
 	return secret, nil
 }

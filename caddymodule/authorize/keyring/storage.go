@@ -50,7 +50,7 @@ type CertMagicStorage interface {
 // Update implements [Storage].
 func (l LockingStorage) Update(ctx context.Context, key string, renew func([]byte) ([]byte, error)) (renewed []byte, err error) {
 	if err := l.Lock(ctx, key); err != nil {
-		return nil, fmt.Errorf("locking: %w", err)
+		return nil, fmt.Errorf("locking the key storage: %w", err)
 	}
 	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx), key)) }()
 	value, err := l.Load(ctx, key)
@@ -152,7 +152,7 @@ func (k *storageKeyring) reload(ctx context.Context) error {
 func (k *storageKeyring) refreshLocked(ctx context.Context) (*storageKeys, error) {
 	keys, err := k.loadKeys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the key of what is stored, %s: %w", k.name, err)
+		return nil, fmt.Errorf("loading storage key %s: %w", k.name, err)
 	}
 	k.loaded.keys.Store(keys)
 	return keys, nil
@@ -262,13 +262,13 @@ const (
 // Keys for different purposes are incompatible.
 func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	if len(secrets) == 0 {
-		return nil, errors.New("there must be a secret")
+		return nil, errors.New("at least one secret is required")
 	}
 	var keys SharedKeys
 	for _, secret := range secrets {
 		random, err := decodeSecret(secret)
 		if err != nil || len(random) < minSharedKeySize {
-			return nil, fmt.Errorf("must be base64 of %d random bytes or more; make one with: %s", minSharedKeySize, sharedKeyCommand)
+			return nil, fmt.Errorf("secret must be base64 of at least %d random bytes; generate one with: %s", minSharedKeySize, sharedKeyCommand)
 		}
 		derived, err := hkdf.Key(sha256.New, random, nil, "caddy-fhir "+purpose, 32)
 		if err != nil {

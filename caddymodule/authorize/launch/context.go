@@ -43,15 +43,15 @@ func IsID(text string) bool { return idPattern.MatchString(text) }
 func (c *Context) Check() error {
 	switch {
 	case c.Patient != "" && !IsID(c.Patient):
-		return errors.New("patient is not the id of a Patient")
+		return errors.New("patient must be the id of a Patient resource")
 	case c.Encounter != "" && !IsID(c.Encounter):
-		return errors.New("encounter is not the id of an Encounter")
+		return errors.New("encounter must be the id of an Encounter resource")
 	case c.Encounter != "" && c.Patient == "":
-		return errors.New("encounter needs the patient whose it is")
+		return errors.New("encounter requires the parameter patient")
 	case len(c.Intent) > maxTextLength:
-		return fmt.Errorf("intent is longer than %d bytes", maxTextLength)
+		return fmt.Errorf("intent is the expression is longer than %d bytes", maxTextLength)
 	case len(c.Tenant) > maxTextLength:
-		return fmt.Errorf("tenant is longer than %d bytes", maxTextLength)
+		return fmt.Errorf("tenant is the expression is longer than %d bytes", maxTextLength)
 	case len(c.FHIRContext) > maxReferences:
 		return fmt.Errorf("fhirContext has more than %d entries", maxReferences)
 	}
@@ -68,7 +68,7 @@ func checkStyleURL(text string) error {
 		return nil
 	}
 	if u, err := url.Parse(text); err != nil || u.Scheme != "https" || u.Host == "" || len(text) > maxURL {
-		return errors.New("smart_style_url must be an address, https://…")
+		return errors.New("smart_style_url must be an https URL")
 	}
 	return nil
 }
@@ -101,9 +101,9 @@ var roles = []string{"launch"}
 func (r Reference) check() error {
 	switch {
 	case r.Reference == "" && r.Canonical == "" && r.Identifier == nil:
-		return errors.New("needs a reference, a canonical or an identifier")
+		return errors.New("reference, canonical or identifier is required")
 	case r.Identifier != nil && r.Identifier.Value == "":
-		return errors.New("identifier needs a value")
+		return errors.New("identifier must have a value")
 	}
 	for _, check := range []func() error{r.checkReference, r.checkCanonical, r.checkRole, r.checkLength} {
 		if err := check(); err != nil {
@@ -122,18 +122,18 @@ func (r Reference) checkReference() error {
 	resourceType, resource, _ := strings.Cut(r.Reference, "/")
 	switch {
 	case !isTypeName(resourceType) || !IsID(resource):
-		return fmt.Errorf("reference %q must be a type and an id, such as ImagingStudy/123", r.Reference)
+		return fmt.Errorf("reference %q must have the form Type/id, such as ImagingStudy/123", r.Reference)
 	case (resourceType == "Patient" || resourceType == "Encounter") && (r.Role == "" || r.Role == "launch"):
-		return fmt.Errorf("%s belongs into the parameter %s, or needs a role", resourceType, strings.ToLower(resourceType))
+		return fmt.Errorf("%s must be sent in the parameter %s, or with another role", resourceType, strings.ToLower(resourceType))
 	case r.Type != "" && r.Type != resourceType:
-		return fmt.Errorf("type %s is not that of the reference", r.Type)
+		return fmt.Errorf("type %s does not match the reference", r.Type)
 	}
 	return nil
 }
 
 func (r Reference) checkCanonical() error {
 	if r.Canonical != "" && !isAbsolute(r.Canonical) {
-		return fmt.Errorf("canonical %q must be absolute", r.Canonical)
+		return fmt.Errorf("canonical %q must be an absolute URL", r.Canonical)
 	}
 	return nil
 }
@@ -151,10 +151,10 @@ func (r Reference) checkLength() error {
 		texts = append(texts, r.Identifier.System, r.Identifier.Value)
 	}
 	if slices.ContainsFunc(texts, func(text string) bool { return len(text) > maxURL }) {
-		return fmt.Errorf("a text is longer than %d bytes", maxURL)
+		return fmt.Errorf("reference, canonical, type, role or identifier is the expression is longer than %d bytes", maxURL)
 	}
 	if r.Type != "" && !isTypeName(r.Type) {
-		return fmt.Errorf("type %q is no resource type", r.Type)
+		return fmt.Errorf("type %q is not a resource type", r.Type)
 	}
 	return nil
 }
@@ -193,8 +193,8 @@ const ShortToken = "short_token"
 
 // SimulatedFaults contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
 var SimulatedFaults = map[string]*oauth2.Error{
-	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", DescribeToClient: true},
-	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", DescribeToClient: true},
+	"access_denied": {Code: "access_denied", Description: "simulated error: the person denied the request", DescribeToClient: true},
+	"server_error":  {Code: "server_error", Description: "simulated error: the authorization server failed", DescribeToClient: true},
 	"old_launch":    ErrUnknownLaunch,
 	ShortToken:      nil,
 }
@@ -215,14 +215,14 @@ func (l *Registration) IsFor(sub, fhirUser string) bool {
 // ErrUnknownLaunch means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
 var ErrUnknownLaunch = &oauth2.Error{
 	Code:             "invalid_request",
-	Description:      "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
+	Description:      "launch is unknown, already used, older than ten minutes, or for another app. Launch the app from the EHR again.",
 	DescribeToClient: true,
 }
 
 // ErrOtherPerson means that a launch is for a person other than the signed-in one.
 var ErrOtherPerson = &oauth2.Error{
 	Code:             "invalid_request",
-	Description:      "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
+	Description:      "launch is for a person other than the one signed in. Launch the app from the EHR again.",
 	DescribeToClient: true,
 }
 

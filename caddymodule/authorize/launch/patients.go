@@ -444,7 +444,7 @@ type Reader struct {
 }
 
 // ErrNoRecord means not found or not permitted, deliberately indistinguishable.
-var ErrNoRecord = errors.New("record not found or access not permitted")
+var ErrNoRecord = errors.New("resource not found or access not permitted")
 
 // read reads a resource or Bundle into value.
 func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
@@ -453,10 +453,10 @@ func read(ctx context.Context, records Records, by Reader, path string, query ur
 	}
 	body, err := records.Get(ctx, by, path, query)
 	if err != nil {
-		return fmt.Errorf("asking for %s: %w", path, err)
+		return fmt.Errorf("reading %s from the FHIR server: %w", path, err)
 	}
 	if err := json.Unmarshal(body, value); err != nil {
-		return fmt.Errorf("decoding the response to %s: %w", path, err)
+		return fmt.Errorf("decoding the FHIR server response for %s: %w", path, err)
 	}
 	return checkType(path, body)
 }
@@ -472,7 +472,7 @@ func checkType(path string, body []byte) error {
 		ResourceType string `json:"resourceType"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.ResourceType != want {
-		return fmt.Errorf("response to %s is not a %s", path, want)
+		return fmt.Errorf("FHIR server response for %s is not a %s", path, want)
 	}
 	return nil
 }

@@ -32,9 +32,9 @@ type PersonSearch struct {
 func (s PersonSearch) Check() error {
 	switch {
 	case !slices.Contains([]string{"Practitioner", "Patient", "RelatedPerson", "Person"}, s.Type):
-		return fmt.Errorf("fhir_user_search %q: use Practitioner, Patient, RelatedPerson or Person", s.Type)
+		return fmt.Errorf("fhir_user_search: unknown resource type %q: use Practitioner, Patient, RelatedPerson or Person", s.Type)
 	case (s.System == "") != (s.Claim == ""):
-		return fmt.Errorf("fhir_user_search %s: use identifier <system> <claim>, or email", s.Type)
+		return fmt.Errorf("fhir_user_search %s: expected identifier <system> <claim>, or email", s.Type)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ type Searcher struct {
 }
 
 var errSearchUnavailable = &oauth2.Error{
-	Code: "temporarily_unavailable", Description: "the FHIR server does not say who this person is; try again later",
+	Code: "temporarily_unavailable", Description: "the FHIR server could not be searched for this person; try again later",
 }
 
 // Find returns the result of the first successful search, or nil. A previous result is valid for a day. If the FHIR server
@@ -106,10 +106,10 @@ func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person
 		reference, err := q.find(ctx, s.Records, person)
 		switch {
 		case err == nil:
-			s.Trail.Record(ctx, audit.Event{Kind: audit.KindFHIRUser, User: person.Subject, Reason: reference + " was found by " + q.String()})
+			s.Trail.Record(ctx, audit.Event{Kind: audit.KindFHIRUser, User: person.Subject, Reason: reference + " found by " + q.String()})
 			return &FoundPerson{Query: q, Reference: reference, FoundAt: now.UTC()}, nil
 		case errors.Is(err, errAmbiguous):
-			logger.WarnContext(ctx, "fhirUser omitted: several records on the FHIR server match the person, or the address belongs to someone else", "search", q.String())
+			logger.WarnContext(ctx, "fhirUser omitted: several FHIR resources match, or the e-mail address may belong to someone else", "search", q.String())
 			return nil, nil
 		case !errors.Is(err, ErrNoRecord):
 			logger.ErrorContext(ctx, "fhirUser search failed", "search", q.String(), "error", err)
@@ -118,7 +118,7 @@ func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person
 			return previous, &unavailable
 		}
 	}
-	logger.WarnContext(ctx, "fhirUser omitted: no record on the FHIR server matches, or the idp sent no value to search by", "searches", len(queries))
+	logger.WarnContext(ctx, "fhirUser omitted: no FHIR resource matches, or the idp sent no search value", "searches", len(queries))
 	return nil, nil
 }
 
@@ -126,7 +126,7 @@ func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person
 var relatedTypes = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // errAmbiguous means that a search matched several resources.
-var errAmbiguous = errors.New("more than one record")
+var errAmbiguous = errors.New("several FHIR resources match the person")
 
 // find returns Type/id of the resource. The error is [ErrNoRecord] without a match, or [errAmbiguous].
 func (q PersonQuery) find(ctx context.Context, records Records, person Person) (string, error) {

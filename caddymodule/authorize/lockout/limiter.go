@@ -66,7 +66,7 @@ func (l *Limiter) checkWait(t *tally, now time.Time) error {
 
 // recordUncounted records that the outcome of an attempt could not be stored.
 func (l *Limiter) recordUncounted(ctx context.Context, o outcome, err error) {
-	l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
+	l.Logger.ErrorContext(ctx, "failed to count sign-in attempt", "error", err)
 	if o == outcomeFailed {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *Policy) Complete() error {
 	l.AddressFailures = cmp.Or(l.AddressFailures, 10*l.Failures)
 	l.MaxWait = cmp.Or(l.MaxWait, defaultMaxWait)
 	if l.Failures < 0 || l.AddressFailures < 0 {
-		return errors.New("lockout: failures must be above 0")
+		return errors.New("lockout: failures and address_failures must not be negative")
 	}
 	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, maxMaxWait)
 }
@@ -226,7 +226,7 @@ func (l *Limiter) CountSecretAttempt(r *http.Request, secretOwner string, err er
 	if wait, ok := errors.AsType[*WaitError](err); ok {
 		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
-			Description: "too many wrong secrets came from your network", Err: wait,
+			Description: "too many wrong client secrets from your network", Err: wait,
 		}
 		l.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLockout, Err: err})
 	}

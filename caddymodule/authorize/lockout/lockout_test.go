@@ -598,7 +598,7 @@ func TestSecretsAreCounted(t *testing.T) {
 						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || authorizetest.Decode[authorizetest.TokenResponse](t, r).Error != "temporarily_unavailable" {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
-						if last.Kind != audit.KindLockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
+						if last.Kind != audit.KindLockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong client secrets from your network: wait a second" {
 							t.Errorf("%s: event %+v", id, last)
 						}
 					}

@@ -46,7 +46,7 @@ const (
 )
 
 // errAttemptsRunning means that running attempts use up all remaining attempts.
-var errAttemptsRunning = errors.New("concurrent attempts are still running")
+var errAttemptsRunning = errors.New("too many sign-in attempts in progress")
 
 // reserve waits until all counters permit an attempt, records it, and returns the function that ends
 // it. As many attempts run concurrently as could all fail without causing a wait, but at least one.
@@ -128,8 +128,8 @@ func (l *Limiter) countReserved(ctx context.Context, counters []counter, u attem
 }
 
 var (
-	errAttemptExpired  = errors.New("the attempt timed out")
-	errTooManyAttempts = errors.New("too many concurrent attempts for one account")
+	errAttemptExpired  = errors.New("sign-in attempt timed out")
+	errTooManyAttempts = errors.New("too many concurrent sign-in attempts for one account")
 )
 
 // updateTallies alters the tallies of counters in one step. Errors of alter are final only for stored
@@ -168,7 +168,7 @@ func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update 
 		}
 		isReloaded = true
 	}
-	return newBusyError(errors.New("too many conflicting changes by other gateways"))
+	return newBusyError(errors.New("lockout counters: too many conflicting updates by other gateways"))
 }
 
 // updateLocalTallies is like change, but for a store of this process: attempts are in memory, and only changed
@@ -200,7 +200,7 @@ func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, up
 		}
 		return err
 	}
-	return newBusyError(errors.New("too many conflicting changes by another server of this process"))
+	return newBusyError(errors.New("lockout counters: too many conflicting updates in this process"))
 }
 
 // setAttempts replaces the attempts of a counter in memory. It requires the turn of the counter.
@@ -231,7 +231,7 @@ func (l *Limiter) replaceCalls(counters []counter, stored [][]byte, update func(
 	for i, c := range counters {
 		var t tally
 		if err := json.Unmarshal(tallyOrEmpty(stored[i]), &t); err != nil {
-			return nil, fmt.Errorf("reading a count of failures: %w", err)
+			return nil, fmt.Errorf("reading lockout counters: %w", err)
 		}
 		if err := update(c, &t); err != nil {
 			return nil, err
@@ -265,7 +265,7 @@ func (l *Limiter) loadTallies(ctx context.Context, counters []counter) ([][]byte
 	}
 	stored, err := store.ReadValues(ctx, l.Store, keys...)
 	if err != nil {
-		return nil, fmt.Errorf("reading a count of failures: %w", err)
+		return nil, fmt.Errorf("reading lockout counters: %w", err)
 	}
 	for i, c := range counters {
 		l.reservations.cachedTallies.Put(c.key, stored[i], 0)

@@ -46,11 +46,11 @@ func (b *Branding) check() error {
 func CheckName(name string) error {
 	switch {
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("the name must be text without control characters")
+		return errors.New("site name must be UTF-8 without control characters")
 	case strings.TrimSpace(name) == "":
-		return errors.New("the name is empty")
+		return errors.New("site name is empty")
 	case utf8.RuneCountInString(name) > maxNameLength:
-		return fmt.Errorf("the name is longer than %d characters", maxNameLength)
+		return fmt.Errorf("site name is longer than %d characters", maxNameLength)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (b *Branding) style() template.CSS {
 // MaxLogoSize is the maximum size of a logo in bytes.
 const MaxLogoSize = 256 << 10
 
-var errUnsupportedLogo = errors.New("not a PNG, SVG or WebP image")
+var errUnsupportedLogo = errors.New("logo is not a PNG, SVG or WebP image")
 
 // Logo is a site's logo.
 type Logo struct {
@@ -87,13 +87,13 @@ type Logo struct {
 // NewLogo detects the type of an image from its contents.
 func NewLogo(image []byte) (*Logo, error) {
 	if len(image) > MaxLogoSize {
-		return nil, fmt.Errorf("larger than %d KiB", MaxLogoSize>>10)
+		return nil, fmt.Errorf("logo is larger than %d KiB", MaxLogoSize>>10)
 	}
 	l := &Logo{image: image, contentType: http.DetectContentType(image)}
 	switch l.contentType {
 	case "image/png":
 		if _, err := png.DecodeConfig(bytes.NewReader(image)); err != nil {
-			return nil, fmt.Errorf("a PNG image that cannot be read: %w", err)
+			return nil, fmt.Errorf("decoding the PNG logo: %w", err)
 		}
 	case "image/webp":
 	default:
@@ -117,7 +117,7 @@ func checkSVG(image []byte) error {
 		case errors.Is(err, io.EOF) && isSVG:
 			return nil
 		case err != nil && isSVG:
-			return fmt.Errorf("an SVG image that cannot be read: %w", err)
+			return fmt.Errorf("decoding the SVG logo: %w", err)
 		case err != nil:
 			return errUnsupportedLogo
 		}
@@ -169,7 +169,7 @@ var (
 func parseColor(text string) (c color, err error) {
 	bytes, err := hex.DecodeString(strings.TrimPrefix(text, "#"))
 	if err != nil || len(bytes) != len(c) {
-		return c, fmt.Errorf("color %q must be like 0b5c8a: red, green and blue in hexadecimal", text)
+		return c, fmt.Errorf("color %q must be six hexadecimal digits such as 0b5c8a", text)
 	}
 	for i, b := range bytes {
 		c[i] = float64(b) / 255

@@ -41,7 +41,7 @@ func samples() map[string]page.View {
 		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
 		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
 		"message":       {Data: page.Message{page.T("You’re signed out"), page.T("You can close this page."), "", &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
-		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not one that is registered here.",
+		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not registered.",
 			Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")}},
 		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", HasMore: true, Patients: []page.Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female")}, {ID: "3"}}}},

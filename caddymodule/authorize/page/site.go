@@ -98,7 +98,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	oauth2.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
 	if _, err := body.WriteTo(w); err != nil {
-		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
+		s.logger.DebugContext(r.Context(), "response not written", "error", err)
 	}
 }
 
@@ -117,7 +117,7 @@ var originPattern = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(
 // CheckAncestor returns an error for an invalid origin of a framing page.
 func CheckAncestor(origin string) error {
 	if !originPattern.MatchString(origin) {
-		return fmt.Errorf("frame_ancestors: %q is no origin such as https://ehr.example.org: https, in lower case, with nothing after host and port", origin)
+		return fmt.Errorf("frame_ancestors: %q is not an origin: use https://host or https://host:port in lower case, such as https://ehr.example.org", origin)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ type Accounts struct {
 }
 
 // ErrNotAllowed rejects a person excluded by the provider's rules or by the client.
-var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
+var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person is not permitted to sign in"}
 
 // durableAccount is an account in the durable store.
 type durableAccount struct {
@@ -71,7 +71,7 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 		stored, err = a.restoreAccount(ctx, id)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading an account: %w", err)
+		return nil, fmt.Errorf("reading a federated account: %w", err)
 	}
 	return stored, nil
 }
@@ -81,7 +81,7 @@ func (s *storedAccount) identity() identity { return identity{user: s.User, grou
 // AddProvider adds an identity provider with its redirect URI.
 func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 	if a.Providers[c.Key] != nil {
-		return fmt.Errorf("duplicate idp %s", c.Key)
+		return fmt.Errorf("idp %s is configured twice", c.Key)
 	}
 	p, err := newProvider(c, redirectURI, a.Logger)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 	}
 	for _, other := range a.Providers {
 		if other.subIssuer() == p.subIssuer() && other.Issuer != p.Issuer {
-			return fmt.Errorf("idp %s: the people of idp %s have the subs of %s already", c.Key, other.Key, p.subIssuer())
+			return fmt.Errorf("idp %s: idp %s already uses the sub namespace %s", c.Key, other.Key, p.subIssuer())
 		}
 	}
 	a.Providers[c.Key] = p
@@ -125,7 +125,7 @@ func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject s
 func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
 	durable, err := store.FromJSON[durableAccount](account)
 	if err != nil {
-		return fmt.Errorf("keeping an account: %w", err)
+		return fmt.Errorf("storing a federated account: %w", err)
 	}
 	keys := durable.indexKeys()
 	return store.Retry(ctx, func() error {
@@ -161,7 +161,7 @@ func (a *Accounts) durableCalls(id string, durable *durableAccount, old []byte, 
 	if old != nil {
 		previous, err := store.FromJSON[durableAccount](old)
 		if err != nil {
-			return nil, fmt.Errorf("reading a stored account: %w", err)
+			return nil, fmt.Errorf("decoding a stored federated account: %w", err)
 		}
 		if previous.Until.After(durable.Until) {
 			durable.Until = previous.Until
@@ -372,10 +372,10 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 func (a *Accounts) findFHIRUser(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
 	if name := id.user.username; name != "" && !isIndexable(name) {
-		logger.WarnContext(ctx, "user name contains control characters; lookups by name do not find the user")
+		logger.WarnContext(ctx, "user name with control characters not indexed")
 	}
 	if len(id.user.Unread) > 0 {
-		logger.WarnContext(ctx, "user claims cannot be read: too long, of the wrong type, or distributed; rules that depend on them deny, or do not allow", "claims", id.user.Unread)
+		logger.WarnContext(ctx, "user claims ignored: too long, wrong type, or distributed; allow rules on them do not match", "claims", id.user.Unread)
 	}
 	claim := p.Claims["fhirUser"]
 	switch {
@@ -389,7 +389,7 @@ func (a *Accounts) findFHIRUser(ctx context.Context, p *Provider, id *identity) 
 		}
 		return a.Searcher.Find(ctx, id.queries, id.user.Person(), cmp.Or(stored, new(storedAccount)).FHIRMatch, a.now(), logger)
 	case claim != "":
-		logger.WarnContext(ctx, "idp sent no fhirUser: tokens with user/ scopes have no access", "claim", claim)
+		logger.WarnContext(ctx, "fhirUser missing: user/ scopes grant no access", "claim", claim)
 	}
 	return nil, nil
 }
@@ -398,7 +398,7 @@ func (a *Accounts) findFHIRUser(ctx context.Context, p *Provider, id *identity) 
 func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
 	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
-		logger.WarnContext(ctx, "fhirUser ignored: not a resource on this FHIR server; expected a value such as Practitioner/42", "claim", claim, "value", reference)
+		logger.WarnContext(ctx, "fhirUser ignored: expected a resource of this FHIR server, such as Practitioner/42", "claim", claim, "value", reference)
 		user.FHIRUser = ""
 	}
 }
@@ -425,7 +425,7 @@ const (
 )
 
 // errUnusableSub means that a provider's claim cannot be used as this person's sub.
-var errUnusableSub = errors.New("the idp's sub claim")
+var errUnusableSub = errors.New("the idp's claim configured as sub")
 
 func newUnusableSubError(why string) error { return fmt.Errorf("%w %s", errUnusableSub, why) }
 
@@ -435,14 +435,14 @@ func assignSub(ctx context.Context, a *Accounts, id *identity) error {
 		return err
 	}
 	if a.Directory.User(id.sub) != nil {
-		return newUnusableSubError("is the name of a user here")
+		return newUnusableSubError("is the name of a local user")
 	}
 	app, err := a.Clients.Find(ctx, id.sub)
 	switch {
 	case err != nil:
 		return err
 	case app != nil:
-		return newUnusableSubError("is the client_id of an app")
+		return newUnusableSubError("is the client_id of a client")
 	}
 	if err = recordSubOwner(ctx, a, id); err == nil {
 		id.user.ID = id.sub
@@ -452,7 +452,7 @@ func assignSub(ctx context.Context, a *Accounts, id *identity) error {
 
 func checkSub(sub string) error {
 	if sub == "" {
-		return newUnusableSubError("is missing or no text")
+		return newUnusableSubError("is missing or not a string")
 	}
 	if err := namecheck.CheckConfigured(sub); err != nil {
 		return newUnusableSubError(err.Error())
@@ -471,11 +471,11 @@ func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
 		until := a.now().Add(ownershipLifetime).Truncate(time.Second)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("reading the owner of a sub: %w", err)
+			return nil, fmt.Errorf("reading the owner of sub: %w", err)
 		case owner == nil:
 		case owner.Issuer != id.issuer || owner.Subject != id.subject:
 			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(releaseDelay)) {
-				return nil, newUnusableSubError("is another person's already")
+				return nil, newUnusableSubError("already belongs to another person")
 			}
 			if err := revokePreviousOwner(ctx, a, id.sub); err != nil {
 				return nil, err
@@ -490,7 +490,7 @@ func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
 
 // revokePreviousOwner revokes everything granted under a sub before another person gets it.
 func revokePreviousOwner(ctx context.Context, a *Accounts, sub string) error {
-	err := a.RevokeUserGrants(ctx, sub, "another person of an identity provider gets the sub, which was released")
+	err := a.RevokeUserGrants(ctx, sub, "released sub reassigned to another person")
 	if err != nil {
 		return err
 	}
@@ -519,7 +519,7 @@ func (d *Directory) checkLink(u *User) error {
 	}
 	for _, id := range d.addresses.Get(lowerASCII(u.Email)) {
 		if d.User(id).EmailVerified {
-			return fmt.Errorf("users %q and %q have the same verified e-mail address, and an idp links by it", id, u.ID)
+			return fmt.Errorf("users %q and %q have the same verified e-mail address, but an idp links accounts by address", id, u.ID)
 		}
 	}
 	return nil
@@ -552,7 +552,7 @@ func NewNotAllowedError(why error) error {
 }
 
 // ErrAccountNotDeleted means that a rejected person keeps their grants because the store failed.
-var ErrAccountNotDeleted = errors.New("the account could not be deleted")
+var ErrAccountNotDeleted = errors.New("deleting the federated account failed")
 
 // rejectPerson rejects a person and deletes the accounts that the same provider admitted earlier, which ends
 // their sessions and tokens. The identity must be from an ID token verified just now, so that only the
@@ -591,15 +591,15 @@ func (p *Provider) denialReason(id identity) error {
 func (id identity) mismatch(rule AllowRule) string {
 	switch {
 	case rule.matchesGroup() && slices.Contains(id.user.Unread, tokenclaim.DefaultGroupsClaim):
-		return "the groups that the idp sent cannot be read"
+		return "the idp's groups claim is not readable"
 	case rule.matchesGroup() && len(id.groups) == 0:
-		return "the idp sent no groups"
+		return "no groups from the idp"
 	case rule.matchesGroup():
-		return "not in this group"
+		return "person is not in this group"
 	case id.user.Email == "":
-		return "the idp sent no e-mail address"
+		return "no e-mail address from the idp"
 	case id.verifiedEmail() == "":
-		return "the e-mail address is not verified"
+		return "e-mail address is not verified"
 	}
-	return "another e-mail address"
+	return "e-mail address does not match"
 }

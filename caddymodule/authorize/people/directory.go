@@ -80,13 +80,13 @@ func (d *Directory) Clone() *Directory {
 // Add adds a user. For an invalid user it returns an error and changes nothing.
 func (d *Directory) Add(u User) error {
 	if err := namecheck.CheckConfigured(u.ID); err != nil {
-		return fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
+		return fmt.Errorf("user %q: the user name %w", u.ID, err)
 	}
 	if u.PasswordHash == "" {
-		return fmt.Errorf("user %q needs a password_hash", u.ID)
+		return fmt.Errorf("user %q has no password_hash", u.ID)
 	}
 	if d.User(u.ID) != nil {
-		return fmt.Errorf("duplicate user %s", u.ID)
+		return fmt.Errorf("user %s is configured twice", u.ID)
 	}
 	if err := u.check(); err != nil {
 		return fmt.Errorf("user %q: %w", u.ID, err)
@@ -231,7 +231,7 @@ func (d *Directory) findByTerm(term string) (ids []string) {
 }
 
 // ErrWrongCode rejects a wrong or used code.
-var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "wrong or used code of the second factor", Status: http.StatusForbidden}
+var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "second-factor code is wrong or already used", Status: http.StatusForbidden}
 
 // OTP accepts each code of a user's authenticator app once.
 type OTP struct {
@@ -290,6 +290,6 @@ func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	}
 	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
 	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged: another code was used
-		o.Logger.ErrorContext(ctx, "one-time code not released after a failed sign-in", "user", user.ID, "error", err)
+		o.Logger.ErrorContext(ctx, "one-time code not released after failed sign-in", "user", user.ID, "error", err)
 	}
 }

@@ -184,7 +184,7 @@ func (k StoredPerson) String() string {
 }
 
 // ErrAmbiguous means that a term matches several people. The wrapping error lists them.
-var ErrAmbiguous = errors.New("ambiguous person: repeat the command with the start of one of these lines, up to the comma, or with the sub")
+var ErrAmbiguous = errors.New("ambiguous person: repeat the command with a sub, or with the text before the comma, from one of these lines")
 
 // ResolveOne returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is taken as a
 // sub, because a deleted account may still have grants or sessions.

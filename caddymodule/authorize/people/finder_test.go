@@ -191,11 +191,11 @@ func TestTrailNamesPerson(t *testing.T) {
 		{"user name", personAt("s", "preferred_username", "Ann", "email", "a@x.example", "email_verified", true), nil, "Ann", ""},
 		{"address", personAt("s", "email", "a@x.example", "email_verified", true), nil, "a@x.example", ""},
 		{"address that is not verified", personAt("s", "email", "a@x.example"), nil, "", ""},
-		{"no groups", personAt("s", "preferred_username", "Ann"), withAllowRule("group", "clinicians"), "Ann", "allow group clinicians: the idp sent no groups"},
+		{"no groups", personAt("s", "preferred_username", "Ann"), withAllowRule("group", "clinicians"), "Ann", "allow group clinicians: no groups from the idp"},
 		{"other groups", personAt("s", "groups", "secret"), withAllowRule("group", "clinicians"), "", "allow group clinicians: not in this group"},
-		{"no address", personAt("s"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: the idp sent no e-mail address"},
-		{"address not verified", personAt("s", "email", "a@x.example"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: the e-mail address is not verified"},
-		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), withAllowRule("email", "b@y.example"), "a@y.example", "allow email b@y.example: another e-mail address"},
+		{"no address", personAt("s"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: no e-mail address from the idp"},
+		{"address not verified", personAt("s", "email", "a@x.example"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: e-mail address is not verified"},
+		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), withAllowRule("email", "b@y.example"), "a@y.example", "allow email b@y.example: e-mail address does not match"},
 		{"disabled here", personAt("s", "email", "alice@example.org", "email_verified", true), func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail, c.Users[0].Disabled = true, true
 		}, "alice@example.org", "the linked local user is disabled"},

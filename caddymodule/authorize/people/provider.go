@@ -131,9 +131,9 @@ func (r Revalidation) Check() error {
 	case interval < 0:
 		return nil
 	case interval < minInterval || interval > maxInterval:
-		return fmt.Errorf("revalidate: the interval %v is not from %v to %v", interval, minInterval, maxInterval)
+		return fmt.Errorf("revalidate: interval %v must be between %v and %v", interval, minInterval, maxInterval)
 	case outage < interval || outage > maxOutage:
-		return fmt.Errorf("revalidate: the outage %v is not from the interval, %v, to %v", outage, interval, maxOutage)
+		return fmt.Errorf("revalidate: outage %v must be between the interval (%v) and %v", outage, interval, maxOutage)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ const Local = tokenclaim.LocalIDP
 // CheckMappedClaim returns an error if a claim cannot be mapped.
 func CheckMappedClaim(claim string) error {
 	if !slices.Contains(mappedClaims, claim) {
-		return fmt.Errorf("claim %q is not one of %q", claim, mappedClaims)
+		return fmt.Errorf("unsupported claim %q: use one of %q", claim, mappedClaims)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func CheckMappedClaim(claim string) error {
 // CheckProviderKey returns an error for an invalid provider key.
 func CheckProviderKey(key string) error {
 	if !providerKey.MatchString(key) || key == Local {
-		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens, and not %s", key, Local)
+		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens; %s is reserved", key, Local)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func CheckProviderKey(key string) error {
 // CheckDomain returns an error for an invalid e-mail domain.
 func CheckDomain(domain string) error {
 	if emailDomain("x@"+domain) != domain || !strings.Contains(domain, ".") {
-		return fmt.Errorf("%q is not a domain in lower case, such as hospital.example", domain)
+		return fmt.Errorf("%q is not a lower-case domain such as hospital.example", domain)
 	}
 	return nil
 }
@@ -190,11 +190,11 @@ func (r AllowRule) Check() error {
 	case r.matchesGroup() && r.Value != "":
 		return nil
 	case r.Claim != "email":
-		return fmt.Errorf("allow %q: use email or group", r.Claim)
+		return fmt.Errorf("allow: unknown rule %q: use email or group", r.Claim)
 	}
 	user, domain, ok := strings.Cut(r.Value, "@")
 	if !ok || user == "" || domain == "" || strings.Contains(domain, "@") || strings.Contains(r.Value[1:], "*") {
-		return fmt.Errorf("allow email %q: use an address, or *@domain", r.Value)
+		return fmt.Errorf("allow email: invalid value %q: use an e-mail address or *@domain", r.Value)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func checkProvider(c *IdentityProvider) error {
 		checkEach(slices.Values(c.Allow), AllowRule.Check),
 	}
 	if c.ClientID == "" {
-		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
+		errs = append(errs, fmt.Errorf("idp %q has no client_id", c.Key))
 	}
 	if c.SubIssuer != "" {
 		errs = append(errs, relyingparty.CheckIssuer(c.SubIssuer))
@@ -437,10 +437,10 @@ var factorKinds = map[string][]string{
 // phishing-resistant class is excluded, because the gateway has not verified the key.
 func CheckMappedACR(providerACR, class string) error {
 	if strings.ContainsFunc(providerACR, unicode.IsSpace) {
-		return fmt.Errorf("acr_map %q: an acr has no spaces", providerACR)
+		return fmt.Errorf("acr_map: acr %q must not contain spaces", providerACR)
 	}
 	if class != oauth2.ACRSingleFactor && class != oauth2.ACRMultiFactor {
-		return fmt.Errorf("acr_map %s to %q: use %s or %s", providerACR, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
+		return fmt.Errorf("acr_map %s: unknown class %q: use %s or %s", providerACR, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (u *User) check() error {
 	}
 	for _, id := range u.Patients {
 		if !launch.IsID(id) {
-			return fmt.Errorf("patient %q is not the id of a Patient", id)
+			return fmt.Errorf("patient %q is not a valid Patient id", id)
 		}
 	}
 	for name, value := range u.Claims {
@@ -95,7 +95,7 @@ func (u *User) check() error {
 // (SMART App Launch 2.2) with an id of FHIR R4 §2.24.0.1.
 func CheckFHIRUser(reference string) error {
 	if !fhirUserPattern.MatchString(reference) {
-		return fmt.Errorf("%q must be Patient/…, Practitioner/…, PractitionerRole/…, RelatedPerson/… or Person/… with a FHIR id", reference)
+		return fmt.Errorf("%q must be Patient, Practitioner, PractitionerRole, RelatedPerson or Person, followed by / and a FHIR id", reference)
 	}
 	return nil
 }
@@ -177,20 +177,20 @@ func CheckClaim(name, value string) error {
 	switch name {
 	case "updated_at":
 		_, err := strconv.ParseInt(value, 10, 64)
-		ok, form = err == nil, "the seconds since 1970"
+		ok, form = err == nil, "a number of seconds since 1970"
 	case "phone_number_verified":
 		ok, form = value == "true" || value == "false", "true or false"
 	case "birthdate":
-		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
+		ok, form = isBirthdate(value), "a date in the form YYYY-MM-DD (year 0000 if unknown) or YYYY"
 	case "profile", "picture", "website":
 		u, err := url.Parse(value)
-		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"
+		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an http or https URL"
 	}
 	switch {
 	case !slices.Contains(furtherClaims, name):
-		return fmt.Errorf("claim %q is not one of %q", name, furtherClaims)
+		return fmt.Errorf("unsupported claim %q: use one of %q", name, furtherClaims)
 	case !ok:
-		return fmt.Errorf("claim %s: %q is not %s", name, value, form)
+		return fmt.Errorf("claim %s: value %q is not %s", name, value, form)
 	}
 	return nil
 }

@@ -44,5 +44,5 @@ func fillBacklog(tb testing.TB, address string) {
 		}
 		tb.Cleanup(func() { _ = conn.Close() })
 	}
-	tb.Fatal("the backlog does not fill")
+	tb.Fatal("listen backlog is not full: connections are still accepted")
 }

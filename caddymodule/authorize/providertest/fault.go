@@ -116,7 +116,7 @@ func JSON(status int, body any) Fault {
 
 // ErrorResponse responds with an OAuth error (RFC 6749 §5.2).
 func ErrorResponse(status int, code string) Fault {
-	return JSON(status, map[string]string{"error": code, "error_description": "as the test wants it"})
+	return JSON(status, map[string]string{"error": code, "error_description": "error requested by the test"})
 }
 
 // Redirect responds with 307, which preserves method and body: a client that follows it sends the code and the secret.

@@ -33,7 +33,7 @@ func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	response := w.Result()
 	location, err := response.Location()
 	if err != nil {
-		tb.Fatalf("authorization endpoint: %d, %v", response.StatusCode, err)
+		tb.Fatalf("authorization endpoint: status %d, error %v", response.StatusCode, err)
 	}
 	return location.Query()
 }

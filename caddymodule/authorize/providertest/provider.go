@@ -300,7 +300,7 @@ func (s *Storage) Update(_ context.Context, key string, renew func([]byte) ([]by
 func (*Storage) IsAuthentic() bool { return false }
 
 // Location implements keyring.Storage.
-func (*Storage) Location(key string) string { return key + " in storage" }
+func (*Storage) Location(key string) string { return key + " in the test storage" }
 
 // Load implements keyring.Storage.
 func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {

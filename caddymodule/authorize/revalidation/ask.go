@@ -122,7 +122,7 @@ func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, cla
 func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, isPersonActive bool) (denied bool, err error) {
 	token, err := a.records.unsealToken(ctx, r)
 	if err != nil {
-		return false, a.finishCheck(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
+		return false, a.finishCheck(ctx, r, "", fmt.Errorf("unsealing the identity provider's token: %w", err))
 	}
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -248,7 +248,7 @@ func (a *providerChecker) finishCheck(ctx context.Context, r *record, next strin
 		}
 		time.Sleep(pollInterval)
 	}
-	a.logger.ErrorContext(ctx, "revalidation result not stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
+	a.logger.ErrorContext(ctx, "revalidation result not stored; person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
 	return outcome
 }
 
@@ -272,7 +272,7 @@ func (a *providerChecker) endDenied(ctx context.Context, r *record) error {
 		err = a.records.remove(ctx, r.name())
 	}
 	if err != nil {
-		a.logger.ErrorContext(ctx, "denied sign-in not ended yet", "idp", r.Provider, "user", r.User, "error", err)
+		a.logger.ErrorContext(ctx, "denied sign-in not revoked; will retry", "idp", r.Provider, "user", r.User, "error", err)
 	}
 	return errEnded
 }
@@ -311,7 +311,7 @@ func (s *sweeper) run(ctx context.Context) {
 		case store.IsConflict(err):
 			wait /= 10
 		case err != nil && ctx.Err() == nil:
-			s.checker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
+			s.checker.logger.WarnContext(ctx, "revalidation sweep failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -366,7 +366,7 @@ func (s *sweeper) sweepBatch(ctx context.Context, checks *errgroup.Group, keys [
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](valueByKey[recordPrefix+name])
 		if err != nil { // may be from a newer version of the gateway
-			s.checker.logger.WarnContext(ctx, "stored sign-in is unreadable", "sid", sid, "error", err)
+			s.checker.logger.WarnContext(ctx, "stored sign-in unreadable", "sid", sid, "error", err)
 			continue
 		}
 		skip, err := s.checker.suspensions.skips(ctx, r, affected)
@@ -484,6 +484,6 @@ func (c *closer) close(ctx context.Context, r *record) {
 		err = p.Client.Revoke(ctx, token)
 	}
 	if err != nil {
-		c.logger.InfoContext(ctx, "refresh token not revoked at the identity provider", "idp", p.Key, "error", err)
+		c.logger.InfoContext(ctx, "refresh token not revoked at identity provider", "idp", p.Key, "error", err)
 	}
 }

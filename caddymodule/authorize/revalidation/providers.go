@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errBackingOff = errors.New("identity provider did not respond recently; the next attempt is delayed")
+var errBackingOff = errors.New("identity provider did not respond recently; retry is delayed")
 
 // providers tracks outages of identity providers.
 type providers struct {
@@ -42,12 +42,12 @@ func (ps *providers) recordResult(p *people.Provider, err error) {
 	previous := ps.checks.record(p.Key, result)
 	switch {
 	case result == Answered && previous.failure != "":
-		ps.logger.Info("identity provider reachable again; sign-ins are revalidated", "idp", p.Key)
+		ps.logger.Info("identity provider reachable again", "idp", p.Key)
 	case result == Rejected && previous.failure != Rejected:
-		ps.logger.Error("identity provider rejected the gateway's client credentials: check client_id and client_secret; sign-ins stay valid until the last confirmation expires",
+		ps.logger.Error("identity provider rejected client credentials: check client_id and client_secret",
 			"idp", p.Key, "client_id", p.ClientID, "outage", p.Revalidate.MaxOutage, "error", err)
 	case result == Unanswered && previous.failure != Unanswered:
-		ps.logger.Warn("identity provider unreachable; sign-ins stay valid until the last confirmation expires",
+		ps.logger.Warn("identity provider unreachable; sign-ins stay valid for the configured outage",
 			"idp", p.Key, "outage", p.Revalidate.MaxOutage, "error", err)
 	}
 }
@@ -190,13 +190,13 @@ const (
 // errSuspended rejects requests while a provider is suspended. Nothing was revoked.
 var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
-	Description: "the identity provider denies nearly everybody, and is suspended until that is resolved",
+	Description: "the identity provider is suspended because it denies nearly everyone; try again later",
 }
 
 // errInconclusive rejects a denied person while it is unclear whether the denial concerns only them.
 var errInconclusive = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
-	Description: "the identity provider denies this person, and cannot be asked about others",
+	Description: "the identity provider denied this person, but other people could not be checked; try again later",
 }
 
 // ErrNotSuspended means that the provider has no suspension to lift.
@@ -270,22 +270,22 @@ func (s *suspensions) resume(ctx context.Context, r *record) {
 	if affected, err := s.affects(ctx, r); !affected || err != nil {
 		return
 	}
-	s.lift(ctx, r.Provider, "it confirmed a person again")
+	s.lift(ctx, r.Provider, "provider confirmed a person again")
 }
 
 func (s *suspensions) lift(ctx context.Context, provider, why string) {
 	if err := s.revocations.Resume(ctx, provider); err != nil {
-		s.logger.ErrorContext(ctx, "identity provider still suspended", "idp", provider, "error", err)
+		s.logger.ErrorContext(ctx, "identity provider suspension not lifted", "idp", provider, "error", err)
 		return
 	}
-	s.logger.WarnContext(ctx, "identity provider no longer suspended", "idp", provider, "reason", why)
+	s.logger.WarnContext(ctx, "identity provider suspension lifted", "idp", provider, "reason", why)
 }
 
 func (s *suspensions) suspend(ctx context.Context, p *people.Provider, why string, details ...any) error {
 	if err := s.revocations.Suspend(ctx, p.Key, s.records.now()); err != nil {
 		return err
 	}
-	s.logger.With(details...).ErrorContext(ctx, "identity provider suspended after mass denials: its users get 503 until it confirms one of them, or until an operator accepts the denials with fhir-idps",
+	s.logger.With(details...).ErrorContext(ctx, "identity provider suspended: users get 503 until it confirms one of them, or until an operator accepts the denials with fhir-idps",
 		"idp", p.Key, "reason", why)
 	return errSuspended
 }
@@ -324,7 +324,7 @@ func (s *suspensions) finishSweep(ctx context.Context, providers []string, affec
 		case affected[key] > 0:
 			err = s.revocations.Suspend(ctx, key, until)
 		case accepted:
-			s.lift(ctx, key, "its denials took effect")
+			s.lift(ctx, key, "accepted denials took effect")
 		}
 		if err != nil {
 			return err
@@ -352,7 +352,7 @@ func (s *suspensions) confirmDenial(ctx context.Context, p *people.Provider, den
 		return errSuspended
 	}
 	if discovered := p.Client.DiscoveredIssuer(ctx); discovered != "" && discovered != p.Issuer {
-		return s.suspend(ctx, p, "its discovery document names another issuer", "issuer", p.Issuer, "named", discovered)
+		return s.suspend(ctx, p, "discovery document names another issuer", "issuer", p.Issuer, "named", discovered)
 	}
 	return s.checkOthers(ctx, p, denied, check)
 }
@@ -375,7 +375,7 @@ func (s *suspensions) checkOthers(ctx context.Context, p *people.Provider, denie
 	}
 	switch {
 	case denials >= minOtherDenials:
-		return s.suspend(ctx, p, "it denies nearly everybody", "denied", denials+1)
+		return s.suspend(ctx, p, "provider denies nearly everyone", "denied", denials+1)
 	case inconclusive > 0 && store.Since(s.records.store, denied.DoubtedSince) < maxDoubtTime:
 		return errInconclusive
 	}

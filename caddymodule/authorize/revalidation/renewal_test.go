@@ -57,7 +57,7 @@ func (h *hospital) travel(b *authorizetest.Browser, target string) (j redirectCh
 		}
 		j.path = u.RequestURI()
 	}
-	h.t.Fatalf("redirects without end: %v", j.asked)
+	h.t.Fatalf("too many redirects: %v", j.asked)
 	return j
 }
 

@@ -72,11 +72,11 @@ type PendingSignIn struct {
 
 var errProviderSilent = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
-	Description: "the identity provider has not answered for too long",
+	Description: "the identity provider has been unreachable for too long; try again later",
 }
 
 // errUncheckable rejects people who have to sign in again because their sign-in can no longer be checked.
-var errUncheckable = oauth2.InvalidGrant("sign-in can no longer be revalidated at the identity provider")
+var errUncheckable = oauth2.InvalidGrant("sign-in can no longer be revalidated at the identity provider; sign in again")
 
 // maxAgeAtRefresh is the maximum age of the last confirmation at a refresh, so that concurrent refreshes
 // of a person's apps cause one check.
@@ -139,7 +139,7 @@ func (s *SignIns) AllowsOfflineAccess(ctx context.Context, sid, provider string)
 	if err != nil || r != nil && r.AccessTokenExpiry.IsZero() {
 		return err == nil, err
 	}
-	s.checker.logger.WarnContext(ctx, "offline_access not granted: the identity provider issued no refresh token, so the sign-in could not be revalidated", "idp", provider, "sid", sid)
+	s.checker.logger.WarnContext(ctx, "offline_access not granted: identity provider issued no refresh token for revalidation", "idp", provider, "sid", sid)
 	return false, nil
 }
 
@@ -368,7 +368,7 @@ const activityPrecision = time.Minute
 const closingPeriod = time.Hour
 
 // endedReason is the reason recorded for ended sessions.
-const endedReason = "the identity provider no longer admits the person, or ended the sign-in"
+const endedReason = "the identity provider denied the person or ended the sign-in"
 
 var errEnded = oauth2.InvalidGrant(endedReason)
 

@@ -88,7 +88,7 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 		err = r.putCutoffs(ctx, r.nearStore, at, keys, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("storing that tokens are void: %w", err)
+		return fmt.Errorf("storing token revocation: %w", err)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 		err = r.putCutoffs(ctx, r.durableStore, at, cutoff, durable)
 	}
 	if err != nil {
-		return fmt.Errorf("storing that a session has ended: %w", err)
+		return fmt.Errorf("storing end of session: %w", err)
 	}
 	if r.nearStore != r.durableStore {
 		_ = store.Do(ctx, store.NewStep(r.nearStore, store.DeleteCalls(inFlight...)...)) // on error, the entries expire
@@ -167,7 +167,7 @@ func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, err
 	case errors.Is(err, store.ErrNotFound):
 		return time.Time{}, nil
 	case err != nil:
-		return time.Time{}, fmt.Errorf("reading until when tokens are void: %w", err)
+		return time.Time{}, fmt.Errorf("reading token revocation: %w", err)
 	}
 	return parseCutoff(text)
 }
@@ -192,7 +192,7 @@ func parseCutoff(text []byte) (at time.Time, err error) {
 		return at, nil
 	}
 	if err := at.UnmarshalText(text); err != nil {
-		return at, fmt.Errorf("reading until when tokens are void: %w", err)
+		return at, fmt.Errorf("reading token revocation: %w", err)
 	}
 	return at, nil
 }

@@ -242,7 +242,7 @@ func (r *Revocations) load(ctx context.Context) error {
 		return nil
 	}
 	if err := r.copyDurable(ctx); err != nil {
-		return fmt.Errorf("reading the revocations: %w", err)
+		return fmt.Errorf("loading revocations: %w", err)
 	}
 	r.loaded.Store(true)
 	return nil
@@ -330,7 +330,7 @@ func (r *Revocations) limitEntries(ctx context.Context, id string, list limitedL
 		err = errors.Join(err, r.replaceWithCutoff(ctx, item, list))
 	}
 	if err != nil {
-		r.logger.ErrorContext(ctx, "endings of a person not counted", "error", err)
+		r.logger.ErrorContext(ctx, "failed to limit stored revocations", "error", err)
 	}
 }
 

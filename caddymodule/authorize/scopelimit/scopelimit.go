@@ -111,12 +111,12 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 		names, found := claims[r.IDP]
 		switch {
 		case r.IDP != "" && r.IDP != tokenclaim.LocalIDP && !found: // local users may be added later
-			return fmt.Errorf("scope_limit idp %s: no idp has that name", r.IDP)
+			return fmt.Errorf("scope_limit: idp %s is not configured", r.IDP)
 		case r.MatchBy != "claim":
 		case r.IDP == "" && !slices.Contains(all, r.Claim):
-			return fmt.Errorf("scope_limit claim %s: no idp has a token_claim of that name", r.Claim)
+			return fmt.Errorf("scope_limit: no idp has a token_claim named %s", r.Claim)
 		case r.IDP != "" && !slices.Contains(names, r.Claim):
-			return fmt.Errorf("scope_limit idp %s claim %s: it has no token_claim of that name", r.IDP, r.Claim)
+			return fmt.Errorf("scope_limit: idp %s has no token_claim named %s", r.IDP, r.Claim)
 		}
 	}
 	return nil
@@ -145,11 +145,11 @@ func (r Row) Check() error {
 	byClaim := r.MatchBy == "claim"
 	switch {
 	case !byClaim && r.MatchBy != "group" && r.MatchBy != "any":
-		return fmt.Errorf("scope_limit %q: use group, claim or any", r.MatchBy)
+		return fmt.Errorf("scope_limit: unknown condition %q: use group, claim or any", r.MatchBy)
 	case (r.Value == "") != (r.MatchBy == "any"), (r.Claim == "") == byClaim:
-		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.MatchBy)
+		return fmt.Errorf("scope_limit %s: expected group <name>, claim <name> <value> or any, followed by the scopes", r.MatchBy)
 	case len(r.Scopes) == 0:
-		return fmt.Errorf("scope_limit %s: list at least one scope; users without a matching row get none", r.MatchBy)
+		return fmt.Errorf("scope_limit %s: no scopes: list at least one", r.MatchBy)
 	}
 	for _, scope := range r.Scopes {
 		if err := checkScope(scope); err != nil {
@@ -168,9 +168,9 @@ func checkScope(scope string) error {
 	case isUnlimited(scope):
 		return fmt.Errorf("scope %q cannot be limited: every user may request it", scope)
 	case client.IsSystemScope(scope):
-		return fmt.Errorf("scope %q is no person's", scope)
+		return fmt.Errorf("scope %q cannot be granted to people: it is a system scope", scope)
 	case ok && resource.Type != smart.AnyType && !interaction.IsType(resource.Type):
-		return fmt.Errorf("scope %q: FHIR R4 has no type %s", scope, resource.Type)
+		return fmt.Errorf("scope %q: %s is not a FHIR R4 resource type", scope, resource.Type)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func checkScope(scope string) error {
 // CheckCustomScope rejects scopes other than site-specific ones.
 func CheckCustomScope(scope string) error {
 	if _, resource := smart.ParseResourceScope(scope); resource {
-		return fmt.Errorf("scope %q is for records: name one of the site's own", scope)
+		return fmt.Errorf("scope %q is a resource scope: use a custom scope", scope)
 	}
 	return checkScope(scope)
 }

@@ -152,11 +152,11 @@ func (s *Storage) seal(value []byte, name string) []byte {
 func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err error) {
 	box, hasVersion := strings.CutPrefix(string(sealed), formatVersion)
 	if !hasVersion {
-		return nil, 0, errors.New("stored by another version of this program, or damaged")
+		return nil, 0, errors.New("stored value is damaged or from another version of this program")
 	}
 	text, by, err := s.Keys.UnsealAnyAge(box, name)
 	if err != nil {
-		return nil, 0, errors.New("sealed with another store_key, or damaged; append the previous store_key after the current one")
+		return nil, 0, errors.New("stored value is damaged or sealed with another store_key: append the previous store_key after the current one")
 	}
 	return []byte(text), by, nil
 }

@@ -132,7 +132,7 @@ func (s *Sessions) removeParticipants(ctx context.Context, stored *Session, clie
 	}
 	if err := s.Participants.remove(ctx, found); err != nil {
 		// The entries expire, and have no effect for a client without a grant.
-		s.Logger.WarnContext(ctx, "clients not removed from a session", "error", err)
+		s.Logger.WarnContext(ctx, "failed to remove clients from session", "error", err)
 	}
 	s.Notifier.notify(ctx, stored, found)
 	return nil
@@ -176,7 +176,7 @@ func (s *Sessions) RecordUpstreamLogout(ctx context.Context, p *people.Provider,
 		err = store.Do(ctx, store.NewStep(s.Durable, calls...))
 	}
 	if errors.Is(err, store.ErrFull) { // then sessions cannot be stored either
-		s.Logger.WarnContext(ctx, "back-channel logout of the identity provider not stored", "idp", p.Key, "error", err)
+		s.Logger.WarnContext(ctx, "failed to store back-channel logout of identity provider", "idp", p.Key, "error", err)
 		return nil
 	}
 	return err
@@ -252,7 +252,7 @@ func (b *BackchannelLogout) handleLogoutToken(w http.ResponseWriter, r *http.Req
 	token, err := p.Client.VerifyLogoutToken(ctx, form.Get("logout_token"))
 	switch {
 	case errors.Is(err, relyingparty.ErrLogoutToken):
-		return &oauth2.Error{Code: "invalid_request", Description: "logout_token is none of this provider for this client, or is over", Err: err}
+		return &oauth2.Error{Code: "invalid_request", Description: "logout_token is invalid, expired, or not issued by this provider for this client", Err: err}
 	case err != nil:
 		return err
 	}
@@ -265,7 +265,7 @@ func (b *BackchannelLogout) handleLogoutToken(w http.ResponseWriter, r *http.Req
 	case err != nil:
 		return err
 	case !isFirstUse:
-		return oauth2.InvalidRequest("logout_token was used already")
+		return oauth2.InvalidRequest("logout_token has already been used")
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil

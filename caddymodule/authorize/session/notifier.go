@@ -89,7 +89,7 @@ func (n *Notifier) notify(ctx context.Context, stored *Session, participants []p
 func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Session) {
 	if n.pending.Add(1) > maxPendingDeliveries {
 		n.pending.Add(-1)
-		n.recordDelivery(ctx, client, stored, errors.New("too many concurrent back-channel logout requests"))
+		n.recordDelivery(ctx, client, stored, errors.New("too many pending back-channel logout requests"))
 		return
 	}
 	go func() {
@@ -103,10 +103,10 @@ func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Sess
 }
 
 func (n *Notifier) recordDelivery(ctx context.Context, client *client.Client, stored *Session, err error) {
-	reason := "the client was told"
+	reason := "back-channel logout delivered"
 	if err != nil {
 		n.logger.WarnContext(ctx, "back-channel logout failed", "client_id", client.ID, "user", stored.User, "error", err)
-		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
+		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "back-channel logout not delivered", Err: err}
 	}
 	n.trail.Record(ctx, audit.Event{Kind: audit.KindSignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }

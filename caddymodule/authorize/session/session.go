@@ -105,7 +105,7 @@ func parseSession(sid string, value []byte) (*Session, error) {
 func ExistsCall(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
 
 // ErrEnded means that a session ended during a request.
-var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
+var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the session ended during the request"}
 
 // ErrUnreadable means that a session record is malformed. Such a session is not accepted, but
 // grants issued in it are valid until the session is ended.
@@ -256,7 +256,7 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading a session: %w", err)
+		return nil, fmt.Errorf("reading session: %w", err)
 	}
 	return parseSession(sid, value)
 }
@@ -351,7 +351,7 @@ func (s *Sessions) storeNew(ctx context.Context, session, previous *Session, pen
 	if err != nil || previous == nil {
 		return cookie, err
 	}
-	audit.RecordSessionEndReason(ctx, "somebody signed in in its place in the same browser")
+	audit.RecordSessionEndReason(ctx, "replaced by another sign-in in the same browser")
 	if err := s.End(ctx, previous); err != nil {
 		return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
 	}
@@ -385,7 +385,7 @@ func (s *Sessions) storeSession(ctx context.Context, session *Session, calls ...
 		return nil, err
 	}
 	if session.wasEndedUpstream(logoutCalls) {
-		audit.RecordSessionEndReason(ctx, "the identity provider ended the sign-in meanwhile")
+		audit.RecordSessionEndReason(ctx, "signed out at the identity provider during the sign-in")
 		return nil, errors.Join(s.End(ctx, session), ErrEnded)
 	}
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
@@ -393,14 +393,14 @@ func (s *Sessions) storeSession(ctx context.Context, session *Session, calls ...
 
 // endOldest ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
 func (s *Sessions) endOldest(ctx context.Context, user string, sids []string) {
-	audit.RecordSessionEndReason(ctx, "the person has too many newer ones")
+	audit.RecordSessionEndReason(ctx, "session limit of the user exceeded")
 	var errs []error
 	for _, sid := range sids {
 		_, err := s.EndByID(ctx, sid)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.Logger.ErrorContext(ctx, "excess sessions of a user not ended", "user", user, "error", err)
+		s.Logger.ErrorContext(ctx, "failed to end excess sessions of user", "user", user, "error", err)
 	}
 }
 
@@ -474,7 +474,7 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading a session: %w", err)
+		return fmt.Errorf("reading session: %w", err)
 	}
 	stored, err := parseSession(sid, value)
 	if err != nil || stored.isActivityRecorded(s.Now(), s.IdleTimeout) {

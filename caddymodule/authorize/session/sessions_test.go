@@ -328,20 +328,20 @@ func TestUnreadableSessionEnds(t *testing.T) {
 	}{
 		"in its browser, when asked": {func(t *testing.T, d *damagedSession) {
 			d.agree(t, d.Get("/oauth2/logout"))
-		}, "", "signed out in its browser"},
+		}, "", "signed out in the browser"},
 		"in its browser, with its hint": {func(_ *testing.T, d *damagedSession) {
 			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
-		}, "alice", "signed out in its browser"},
+		}, "alice", "signed out in the browser"},
 		"by its hint alone": {func(t *testing.T, d *damagedSession) {
 			authorizetest.NewBrowser(t, d.server).Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
-		}, "alice", "signed out by an ID token of it, from elsewhere"},
+		}, "alice", "signed out by a logout request with id_token_hint"},
 		"by its hint and a cookie that proves nothing": {func(_ *testing.T, d *damagedSession) {
 			d.Cookies[sessionCookie] = d.sid + ".x"
 			d.Get("/oauth2/logout?id_token_hint=" + d.tokens.IDToken)
-		}, "alice", "signed out by an ID token of it, from elsewhere"},
+		}, "alice", "signed out by a logout request with id_token_hint"},
 		"by signing in again": {func(_ *testing.T, d *damagedSession) {
 			d.SignInAlice(authorizetest.Request(nil))
-		}, "", "somebody signed in in its place in the same browser"},
+		}, "", "replaced by another sign-in in the same browser"},
 		"with all of its person, by an operator": {func(t *testing.T, d *damagedSession) {
 			if n, err := d.server.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
 				t.Errorf("%d, %v", n, err)

@@ -51,7 +51,7 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	switch {
 	case f.renderer.RejectIfError(w, r, req, err):
 	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
-		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "identity provider not permitted for this client"})
 	default:
 		f.redirectToProvider(w, r, p, req)
 	}
@@ -174,7 +174,7 @@ func isDisconnected(r *http.Request, err error) bool {
 // authenticate returns the person of a response and the session to start.
 func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, newSession session.Session, err error) {
 	if !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
-		return nil, newSession, people.NewNotAllowedError(errors.New("the client does not allow this identity provider"))
+		return nil, newSession, people.NewNotAllowedError(errors.New("identity provider not permitted for this client"))
 	}
 	identity, err := f.exchange(r.Context(), p, response)
 	if err != nil {
@@ -245,7 +245,7 @@ func clientError(p *people.Provider, err error) error {
 		return &oauth2.Error{Code: "invalid_request", Description: text, DescribeToClient: true, Err: err}
 	}
 	if providerCode.Kind == relyingparty.AuthorizationFailed && slices.Contains(forwardedErrors, providerCode.Code) {
-		return &oauth2.Error{Code: providerCode.Code, Description: "refused by the identity provider", Err: err}
+		return &oauth2.Error{Code: providerCode.Code, Description: "denied by the identity provider", Err: err}
 	}
 	return err
 }

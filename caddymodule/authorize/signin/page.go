@@ -271,7 +271,7 @@ func (a *accountSwitch) endProviderSession(w http.ResponseWriter, r *http.Reques
 	if target == "" || err != nil {
 		return next, err
 	}
-	audit.RecordSessionEndReason(r.Context(), "the person let somebody else sign in in this browser")
+	audit.RecordSessionEndReason(r.Context(), "signed out to let another person sign in")
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}
@@ -290,7 +290,7 @@ func (a *accountSwitch) logoutURL(w http.ResponseWriter, r *http.Request, p *peo
 		target, err = p.Client.EndSessionURL(r.Context(), idToken, a.issuer+endpoint.Logout+"/"+p.Key, state)
 	}
 	if err != nil {
-		a.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+		a.logger.WarnContext(r.Context(), "provider logout skipped: logout URL unavailable", "idp", p.Key, "error", err)
 	}
 	return target, nil
 }

@@ -71,7 +71,7 @@ func (n *Renewal) applyResponse(r *http.Request, p *people.Provider, req *Reques
 	case isSamePerson:
 		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, newSession.ProviderTokens)
 	case responseErr == nil, endsSession(responseErr):
-		audit.RecordSessionEndReason(r.Context(), "the identity provider did not confirm the person")
+		audit.RecordSessionEndReason(r.Context(), "not confirmed by the identity provider at renewal")
 		return nil, n.sessions.End(r.Context(), stored)
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *OfflineAccessRequester) LimitScope(ctx context.Context, scope []string,
 		return scope, err
 	}
 	if scope = slices.Delete(slices.Clone(scope), at, at+1); len(scope) == 0 {
-		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the person's identity provider issued no refresh token, so the only scope, offline_access, cannot be granted"}
+		return nil, &oauth2.Error{Code: "invalid_scope", Description: "offline_access, the only requested scope, cannot be granted: the identity provider issued no refresh token"}
 	}
 	return scope, nil
 }

@@ -109,7 +109,7 @@ func (ps *Parameters) Parse(p oauth2.Parameters) error {
 		return oauth2.InvalidRequest("max_age must be a number of seconds")
 	}
 	if ps.HasPrompt("none") && len(strings.Fields(ps.Prompt)) > 1 {
-		return oauth2.InvalidRequest("prompt none cannot have another beside it")
+		return oauth2.InvalidRequest("prompt none cannot be combined with other values")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (ps *Parameters) RestrictTo(subjects []any) error {
 		}
 	}
 	if ps.Subjects = permitted; len(permitted) == 0 {
-		return &oauth2.Error{Code: "login_required", Description: "no person has the sub that is asked for"}
+		return &oauth2.Error{Code: "login_required", Description: "the requested sub does not match"}
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (ps *Parameters) RequestACR(values []any, essential bool) error {
 	case !essential:
 		ps.ACRValues = strings.TrimSpace(ps.ACRValues + " " + class)
 	case class == "" && values != nil:
-		return &oauth2.Error{Code: "unmet_authentication_requirements", Description: "no acr that is asked for is known here"}
+		return &oauth2.Error{Code: "unmet_authentication_requirements", Description: "none of the requested acr values is supported"}
 	default:
 		ps.EssentialACR = class
 	}
@@ -313,9 +313,9 @@ func (req *Request) hasOtherMethod(methods people.SignInMethods, p *people.Provi
 func (req *Request) checkMethods(methods people.SignInMethods, p *people.Provider) error {
 	switch {
 	case !methods.Local && len(methods.Providers) == 0:
-		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
+		return &oauth2.Error{Code: "access_denied", Description: "no sign-in method is available: add a user or an idp"}
 	case p == nil && req.Parameters.HasPrompt("none"):
-		return &oauth2.Error{Code: "login_required", Description: "the person must sign in on a page, and prompt is none"}
+		return &oauth2.Error{Code: "login_required", Description: "the person must sign in on a page, but prompt is none"}
 	}
 	return nil
 }

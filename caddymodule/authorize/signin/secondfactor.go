@@ -45,7 +45,7 @@ func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Reques
 		return
 	}
 	if req.Parameters.HasPrompt("none") {
-		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
+		err := &oauth2.Error{Code: "login_required", Description: "the second factor must be entered on a page, but prompt is none"}
 		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: err})
 		req.Purpose.Reject(w, r, err)
 		return
@@ -243,7 +243,7 @@ func (ps *pendingFactors) unseal(r *http.Request, sealed string) (*pendingSecond
 	case err == nil:
 		return nil, errSecondFactorExpired
 	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("reading a sign-in: %w", err)
+		return nil, fmt.Errorf("checking for a completed sign-in: %w", err)
 	}
 	return pending, nil
 }
@@ -256,7 +256,7 @@ func (ps *pendingFactors) completion(pending *pendingSecondFactor, after func() 
 	}
 }
 
-var errMissingFactor = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
+var errMissingFactor = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no second factor of the required class"}
 
 // StepUp requests further factors from signed-in people.
 type StepUp struct {
@@ -296,7 +296,7 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	case has(required):
 		return false
 	case can(required) && noPages:
-		s.reject(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor needs a page, and prompt is none"})
+		s.reject(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor must be entered on a page, but prompt is none"})
 	case can(required):
 		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	default:

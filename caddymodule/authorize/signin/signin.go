@@ -209,7 +209,7 @@ const loginPurpose = "login"
 var ErrPageExpired = oauth2.NewRestartError("This sign-in page has expired or was opened in another browser. Go back to the app and sign in again.")
 
 // ErrDenied means that the person denied the request.
-var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
+var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person denied the request"}
 
 // Renderer shows the pages of requests and seals the state of their forms.
 type Renderer struct {

@@ -23,7 +23,7 @@ type IssuerMismatchError struct {
 
 // Error implements error.
 func (e *IssuerMismatchError) Error() string {
-	return fmt.Sprintf("the store has the state of the issuer %s, and cannot be used for %s", e.StoredIssuer, e.RequestedIssuer)
+	return fmt.Sprintf("store belongs to issuer %s and cannot be used for issuer %s; configure a separate store for each issuer", e.StoredIssuer, e.RequestedIssuer)
 }
 
 // An issuerMark is the entry under [IssuerKey].
@@ -54,7 +54,7 @@ func ensureMark(found []byte, issuer string) ([]byte, error) {
 	mark, err := FromJSON[issuerMark](found)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the entry %s: %w", IssuerKey, err)
+		return nil, fmt.Errorf("reading store entry %s: %w", IssuerKey, err)
 	case mark == nil:
 		return ToJSON(issuerMark{issuer, rand.Text()})
 	case mark.Issuer != issuer:

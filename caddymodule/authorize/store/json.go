@@ -27,7 +27,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 const recordVersion = 1
 
 // ErrNewerVersion means that a record has the format of a newer version, with members that may have a different meaning.
-var ErrNewerVersion = errors.New("record was written by a later version of caddy-fhir; upgrade this gateway")
+var ErrNewerVersion = errors.New("record was written by a newer version of caddy-fhir; upgrade this gateway")
 
 // versionPrefix is the start of a record with a version.
 const versionPrefix = `{"v":`

@@ -52,14 +52,14 @@ type Store interface {
 
 // Errors of a [Store].
 var (
-	ErrNotFound = errors.New("not in the store")               // or expired
-	ErrExists   = errors.New("already in the store")           // returned by Add
-	ErrChanged  = errors.New("changed in the store meanwhile") // returned by Swap
-	ErrFull     = error(outageError("the store is full"))      // returned by Put, Add and Append
-	ErrTooLong  = errors.New("too long for the store")         // returned by Append
+	ErrNotFound = errors.New("entry not found in the store")               // or expired
+	ErrExists   = errors.New("entry already exists in the store")           // returned by Add
+	ErrChanged  = errors.New("entry was changed concurrently in the store") // returned by Swap
+	ErrFull     = error(outageError("store is full"))      // returned by Put, Add and Append
+	ErrTooLong  = errors.New("entry exceeds its maximum length")         // returned by Append
 
 	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed nevertheless.
-	ErrUnavailable = error(outageError("the store cannot be reached"))
+	ErrUnavailable = error(outageError("store is unreachable"))
 )
 
 // An outage is an error of the store as a whole. The store's breaker logs its start and end.
@@ -197,7 +197,7 @@ const Forever = 100 * 365 * 24 * time.Hour
 // maxRetries limits the attempts of [Retry].
 const maxRetries = 20
 
-var errTooManyConflicts = errors.New("too many conflicting changes by other gateways; try again")
+var errTooManyConflicts = errors.New("lockout counters: too many conflicting updates by other gateways; try again")
 
 // Retry repeats a change while its error is [IsConflict], i.e. another gateway was faster. The change has
 // to read again each time.

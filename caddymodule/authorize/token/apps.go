@@ -376,7 +376,7 @@ func decodeApps(stored []byte) (apps []indexedApp, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(stored, &apps); err != nil {
-		return nil, fmt.Errorf("reading a person's apps: %w", err)
+		return nil, fmt.Errorf("decoding a user's list of apps: %w", err)
 	}
 	return apps, nil
 }

@@ -111,9 +111,9 @@ func (cs *Codes) confirmRedeemed(ctx context.Context, client *client.Client, g *
 // attacker (RFC 6749 §4.1.2).
 func (cs *Codes) revokeReplayedCode(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
-	cs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
+	cs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, ClientID: g.ClientID, User: g.User, Reason: "authorization code was replayed", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking the tokens of a replayed code: %w", err)
+		return fmt.Errorf("revoking tokens of a replayed authorization code: %w", err)
 	}
 	return errInvalidCode
 }
@@ -143,7 +143,7 @@ func (cs *Codes) checkGrant(ctx context.Context, g *Grant, client *client.Client
 
 func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {
 	if code == "" {
-		return nil, oauth2.InvalidRequest("code is missing")
+		return nil, oauth2.InvalidRequest("code parameter is missing")
 	}
 	g, err := store.GetJSON[Grant](ctx, cs.store, store.Key("code", code))
 	if g == nil && err == nil {
@@ -153,6 +153,6 @@ func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {
 }
 
 var (
-	errInvalidCode = oauth2.InvalidGrant("the code is unknown, expired or used already")
-	errRevokedCode = oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
+	errInvalidCode = oauth2.InvalidGrant("authorization code is unknown, expired or already used")
+	errRevokedCode = oauth2.InvalidGrant("the user has signed out, or the grant was revoked")
 )

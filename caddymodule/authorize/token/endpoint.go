@@ -108,7 +108,7 @@ func (t *IssuedTokens) newResponse(scope string, context *launch.Context) *token
 func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	resource := p.Get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {
-		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
+		return &oauth2.Error{Code: "invalid_target", Description: "resource does not match the FHIR server of this authorization server"}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (g grantType) checkClient(c *client.Client) error {
 			Code: "unsupported_grant_type", Description: "grant_type must be " + strings.Join(names[:last], ", ") + " or " + names[last],
 		}
 	case g.rules.Allows == nil, !g.rules.Allows(c):
-		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the client is not permitted to use this grant_type"}
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ var authorizationCodeGrant = grantType{
 		Name: client.GrantTypeAuthorizationCode, AlwaysListed: true, Registrable: true, Allows: usesCodes,
 		CheckClient: func(c *client.Client) error {
 			if !usesCodes(c) {
-				return errors.New("needs a redirect_uri and response_type code")
+				return errors.New("requires a redirect_uri and response_type code")
 			}
 			return nil
 		},
@@ -203,7 +203,7 @@ var clientCredentialsGrant = grantType{
 		Name: grantTypeCredentials, Allows: usesCredentials,
 		CheckClient: func(c *client.Client) error {
 			if c.IsPublic() {
-				return errors.New("needs a secret, jwks or jwks_uri")
+				return errors.New("requires a secret, jwks or jwks_uri")
 			}
 			return nil
 		},

@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-var errInvalidRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
+var errInvalidRefreshToken = oauth2.InvalidGrant("refresh token is unknown, expired, revoked or already used")
 
 // tokenFamilies manages grants with refresh tokens. Each grant has one chain of refresh tokens.
 type tokenFamilies struct {
@@ -80,7 +80,7 @@ func (fs *tokenFamilies) find(ctx context.Context, token string) (*refreshFamily
 // client first, so that requests of other clients have no effect.
 func (fs *tokenFamilies) findRedeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, requested string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
-		return nil, oauth2.InvalidGrant("the refresh token was issued to another client")
+		return nil, oauth2.InvalidGrant("refresh token was issued to another client")
 	}
 	switch fs.classify(f, token) {
 	case unknownToken:
@@ -126,9 +126,9 @@ func (fs *tokenFamilies) classify(f *refreshFamily, token string) tokenState {
 func (fs *tokenFamilies) revokeReplayedToken(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
 	err := fs.revoke(ctx, g)
-	fs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeString(), GrantType: grantTypeRefreshToken, Reason: "a refresh token was used twice", Err: err})
+	fs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeString(), GrantType: grantTypeRefreshToken, Reason: "refresh token was reused", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking the tokens of a replayed refresh token: %w", err)
+		return fmt.Errorf("revoking tokens of a reused refresh token: %w", err)
 	}
 	return errInvalidRefreshToken
 }
@@ -154,7 +154,7 @@ func (fs *tokenFamilies) checkFamily(ctx context.Context, f *refreshFamily, clie
 	return err
 }
 
-var errSignedOut = oauth2.InvalidGrant("the person has signed out")
+var errSignedOut = oauth2.InvalidGrant("the user has signed out")
 
 // checkGrant is like check, but without the session, which rotation reads in its own step.
 func (fs *tokenFamilies) checkGrant(ctx context.Context, f *refreshFamily, client *client.Client) error {
@@ -252,7 +252,7 @@ func checkRefreshScope(granted []string, requested string) error {
 }
 
 func newScopeError(cause error) error {
-	return &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: cause}
+	return &oauth2.Error{Code: "invalid_scope", Description: "the requested scope is malformed or exceeds the granted scope", Err: cause}
 }
 
 // narrowScope returns the requested part of a granted scope, or all of it if asked is empty. The
@@ -445,7 +445,7 @@ func (s *pendingFamily) discard(ctx context.Context, codes store.Store) {
 	}
 	if err != nil && !errors.Is(err, store.ErrChanged) {
 		// The token was never sent, and the family expires.
-		s.families.logger.WarnContext(ctx, "unsent refresh token not deleted", "error", err)
+		s.families.logger.WarnContext(ctx, "failed to delete unsent refresh token", "error", err)
 	}
 }
 

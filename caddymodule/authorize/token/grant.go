@@ -79,11 +79,11 @@ func (g *Grant) needsRelationship(user *people.User) bool {
 func (g *Grant) checkRequest(client *client.Client, p oauth2.Parameters) error {
 	switch {
 	case g.ClientID != client.ID:
-		return oauth2.InvalidGrant("the code was issued to another client")
+		return oauth2.InvalidGrant("authorization code was issued to another client")
 	case p.Get("redirect_uri") == "":
 		return oauth2.InvalidRequest("redirect_uri is missing")
 	case p.Get("redirect_uri") != g.RedirectURI:
-		return oauth2.InvalidGrant("redirect_uri is not the one of the authorization request")
+		return oauth2.InvalidGrant("redirect_uri does not match the authorization request")
 	}
 	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
 }
@@ -178,10 +178,10 @@ func (gs *Grants) loadUser(ctx context.Context, g *Grant) (*people.User, error) 
 		return nil, err
 	}
 	if isUnlinked {
-		return nil, oauth2.InvalidGrant("the user can no longer sign in with this sign-in method")
+		return nil, oauth2.InvalidGrant("the user is no longer linked to this identity provider account")
 	}
 	if credential := user.Credential(); !bytes.Equal(credential[:], g.Credential) {
-		return nil, oauth2.InvalidGrant("the user has another password since")
+		return nil, oauth2.InvalidGrant("the user's password has changed since the grant")
 	}
 	return user, nil
 }
@@ -193,7 +193,7 @@ func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User)
 	}
 	has, err := gs.patients.StillRepresents(ctx, user.Person(), g.Launch.Patient)
 	if err == nil && !has {
-		err = oauth2.InvalidGrant("the user no longer acts for this patient")
+		err = oauth2.InvalidGrant("the user is no longer authorized to act for this patient")
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 // applyLimits narrows a grant to the user's current scope limits and checks the patient.
 func (gs *Grants) applyLimits(ctx context.Context, g *Grant, user *people.User) error {
 	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Attributes(), g.Scope); len(g.Scope) == 0 {
-		return oauth2.InvalidGrant("the user is no longer permitted any of the granted scopes")
+		return oauth2.InvalidGrant("the user no longer has access to any granted scope")
 	}
 	audit.RecordGrant(ctx, g.ClientID, g.User, g.Scope)
 	return gs.checkPatient(ctx, g, user)
@@ -229,17 +229,17 @@ func (gs *Grants) isRevoked(ctx context.Context, g *Grant) (bool, error) {
 // checkAllowed rejects a grant that client, user or consent would no longer permit.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
 	if g.Generation.DiffersFrom(client.Generation) {
-		return oauth2.InvalidGrant("another client had the client_id then")
+		return oauth2.InvalidGrant("the grant was issued to a deleted client with the same client_id")
 	}
 	g.Generation = client.Generation // generation to which the grant's tokens are bound
 	if current, err := client.GrantScope(g.ScopeString()); err != nil || !slices.Equal(current, g.Scope) {
-		return oauth2.InvalidGrant("the client is no longer permitted the granted scope")
+		return oauth2.InvalidGrant("the client is no longer allowed the granted scope")
 	}
 	if !gs.accounts.SignInMethods(client.IdentityProviders).Includes(g.Provider) {
-		return oauth2.InvalidGrant("the client no longer permits this sign-in method")
+		return oauth2.InvalidGrant("the client no longer allows this sign-in method")
 	}
 	if !oauth2.MeetsACR(oauth2.DeriveACR(g.AMR, g.Provider), client.ACR) {
-		return oauth2.InvalidGrant("the client now requires a further factor")
+		return oauth2.InvalidGrant("the client now requires stronger authentication (acr)")
 	}
 	user, err := gs.loadUser(ctx, g)
 	if err != nil {
@@ -251,7 +251,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 		err = checkConsent(g, client, stored)
 	}
 	if err == nil && g.Launch != nil && g.LauncherClientID == "" && !user.MayChoosePatient(g.Launch.Patient) {
-		err = oauth2.InvalidGrant("the user may no longer choose this patient")
+		err = oauth2.InvalidGrant("the user is no longer permitted to select this patient")
 	}
 	return err
 }

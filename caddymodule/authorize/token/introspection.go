@@ -92,7 +92,7 @@ func (e *introspectionEndpoint) authenticateCaller(r *http.Request, p oauth2.Par
 	}
 	client, err := e.authenticator.Authenticate(r, p)
 	if err == nil && client.IsPublic() {
-		err = oauth2.InvalidClient("introspection requires an authenticated client: use a secret, a key or an access token")
+		err = oauth2.InvalidClient("introspection requires client authentication: use a client secret, a signed client assertion or an access token")
 	}
 	return client, err
 }

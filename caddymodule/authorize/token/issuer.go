@@ -167,7 +167,7 @@ func withClaims(claims any, extra map[string]any) (any, error) {
 	}
 	text, err := json.Marshal(claims)
 	if err != nil {
-		return nil, fmt.Errorf("writing claims: %w", err)
+		return nil, fmt.Errorf("encoding claims: %w", err)
 	}
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -175,7 +175,7 @@ func withClaims(claims any, extra map[string]any) (any, error) {
 	}
 	for name, value := range extra {
 		if all[name], err = json.Marshal(value); err != nil {
-			return nil, fmt.Errorf("writing claim %q: %w", name, err)
+			return nil, fmt.Errorf("encoding claim %q: %w", name, err)
 		}
 	}
 	return all, nil

@@ -27,7 +27,7 @@ type RevokedGrants struct {
 }
 
 // ErrUnknownPrincipal means that the user or client does not exist and that nothing was revoked.
-var ErrUnknownPrincipal = errors.New("user or client not found, and no grants exist for it")
+var ErrUnknownPrincipal = errors.New("user or client not found, and no grants exist")
 
 // Revoker revokes grants on behalf of operators and users.
 type Revoker struct {
@@ -52,13 +52,13 @@ type Revoker struct {
 func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
 	var revoked RevokedGrants
 	if user == "" && clientID == "" {
-		return revoked, errors.New("neither a user nor a client is named")
+		return revoked, errors.New("revoking grants requires a user or a client_id")
 	}
 	err := r.revokeGrants(ctx, user, clientID, false, &revoked)
 	if err == nil && revoked == (RevokedGrants{}) {
 		err = r.checkPrincipalExists(ctx, user, clientID)
 	}
-	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
+	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "all grants revoked by operator", Err: err})
 	return revoked, err
 }
 
@@ -126,7 +126,7 @@ func (r *Revoker) RevokeAppGrants(ctx context.Context, user, clientID string) er
 	}
 	defer release()
 	err = r.revokeGrants(ctx, user, clientID, true, new(RevokedGrants))
-	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "the person ended the access", Err: err})
+	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "app access revoked by user", Err: err})
 	return err
 }
 
@@ -230,7 +230,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	case t == nil || err != nil:
 		return err
 	case t.clientID != client.ID:
-		return &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the token was issued to another client"}
 	}
 	if err := e.revoke(r.Context(), t); err != nil {
 		return err

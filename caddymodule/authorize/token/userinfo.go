@@ -82,7 +82,7 @@ func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	}
 	p, err := oauth2.ReadCheckedForm(w, r)
 	if err == nil && p.Get("access_token") != "" && r.Header.Get("Authorization") != "" {
-		err = oauth2.InvalidRequest("send one access token: as Authorization: Bearer, or in the form")
+		err = oauth2.InvalidRequest("send exactly one access token: in the Authorization header or in the form")
 	}
 	return p.Get("access_token"), err
 }
@@ -104,7 +104,7 @@ func headerToken(r *http.Request) (string, error) {
 	case !strings.EqualFold(scheme, "Bearer"):
 		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no error code without a token (RFC 6750 §3.1)
 	case len(headers) > 1 || len(raw) > oauth2.MaxParameterSize:
-		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
+		return "", oauth2.InvalidRequest("send exactly one access token in the Authorization: Bearer header")
 	}
 	return strings.TrimLeft(raw, " "), nil
 }
@@ -123,7 +123,7 @@ func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*access
 
 var errInvalidAccessToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
-	Description: "the access token is expired, revoked or not one of this server",
+	Description: "the access token is invalid, expired or revoked",
 }
 
 func (e *userinfoEndpoint) user(ctx context.Context, claims *accessTokenClaims) (*people.User, []string, error) {
@@ -131,7 +131,7 @@ func (e *userinfoEndpoint) user(ctx context.Context, claims *accessTokenClaims) 
 	if !slices.Contains(scope, "openid") {
 		return nil, nil, &oauth2.Error{
 			Code: "insufficient_scope", Status: http.StatusForbidden,
-			Description: "userinfo needs the scope openid",
+			Description: "userinfo requires the scope openid",
 		}
 	}
 	user, err := e.accounts.Find(ctx, claims.Subject)

@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-var errInvalidToken = errors.New("not a valid token of ours")
+var errInvalidToken = errors.New("invalid access token")
 
 // ErrInvalidHint means that an id_token_hint is not an ID token of this server.
-var ErrInvalidHint = errors.New("id_token_hint is no ID token of ours")
+var ErrInvalidHint = errors.New("id_token_hint is not an ID token of this server")
 
 // maxCachedTokens is the cache size in verified tokens, each about 1 KiB.
 const maxCachedTokens = 20_000
@@ -196,7 +196,7 @@ func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, clien
 
 // errSuspended rejects tokens of a suspended identity provider. They become valid again when the suspension ends.
 var errSuspended = &oauth2.Error{
-	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the identity provider of this person is suspended",
+	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the user's identity provider is temporarily suspended",
 }
 
 func (h *Holders) checkNotSuspended(ctx context.Context, t tokenclaim.AccessToken) error {

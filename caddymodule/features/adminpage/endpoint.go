@@ -71,7 +71,7 @@ func (a *admin) serveAdmin(w http.ResponseWriter, r *http.Request, signedIn *ses
 	a.show(w, r, signedIn)
 }
 
-var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the person may not open the page of administrators", Status: http.StatusForbidden}
+var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the user is not an administrator", Status: http.StatusForbidden}
 
 func (a *admin) denyAccess(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, Err: errNotAdmin})
@@ -130,7 +130,7 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	case e.Code != "server_error":
 		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Go back and correct this problem:"), Detail: e.Description, Next: backLink}
 	default:
-		a.core.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
+		a.core.Responder.Logger.ErrorContext(r.Context(), "administration page failed", "error", err)
 	}
 	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }

@@ -66,7 +66,7 @@ func checkScope(scope string) error {
 func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
 	grantsAccess := func(l scopelimit.Row) bool { return slices.Contains(l.Scopes, p.Scope) }
 	if !slices.ContainsFunc(c.ScopeLimits, grantsAccess) {
-		c.Logger.Warn("nobody can open the admin_page: grant its scope with scope_limit, for example scope_limit idp local group <name> <scope>", "scope", p.Scope)
+		c.Logger.Warn("admin_page has no administrators: grant its scope with scope_limit, for example scope_limit idp local group <name> <scope>", "scope", p.Scope)
 	}
 	p.app = app
 	c.Features = append(c.Features, p)
@@ -77,7 +77,7 @@ func (p *AdminPage) Configure(app *fhirapp.App, c *authorize.Config) error {
 func (p *AdminPage) Extend(core *authorize.Core) error {
 	manager, ok := fhirapp.FeatureOf[fhirapp.EntryManager](p.app)
 	if !ok {
-		return errors.New("admin_page: no feature of this build manages clients and users; add one, such as caddymodule/features/roster")
+		return errors.New("admin_page: this build has no feature that manages clients and users: add one, such as caddymodule/features/roster")
 	}
 	p.register(core, managedStore{manager})
 	return nil

@@ -145,7 +145,7 @@ func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
 	case c.Action == "secret":
 		changed, err = s.renewPassword(ctx, c.Name)
 	default:
-		err = &oauth2.Error{Code: "invalid_request", Description: "there is no such change", Status: http.StatusBadRequest}
+		err = &oauth2.Error{Code: "invalid_request", Description: "unknown action", Status: http.StatusBadRequest}
 	}
 	return changed.Secret, convertError(err)
 }

@@ -34,7 +34,7 @@ type fileBackuper interface {
 	Backup(writeHeader func(size int64, copyTo func(io.Writer) error) error) error
 }
 
-var errSharedStore = errors.New("all state is in a store that several gateways share: make its backup there (docs/operate/replicas.md)")
+var errSharedStore = errors.New("nothing to back up: all state is in a shared store; back up that store instead (docs/operate/replicas.md)")
 
 func init() {
 	fhirapp.RegisterAdminRoutes(func(a *fhirapp.AdminAPI) []caddy.AdminRoute {

@@ -24,7 +24,7 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-store",
 		Usage: "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
-		Short: "Copies what the fhir app has stored to another store",
+		Short: "Copies the fhir app's durable state to another store",
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.AddCommand(storeCopyCommand())
 		},
@@ -34,49 +34,49 @@ func init() {
 func storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
-		Short: "Copies the durable store of one configuration to that of another",
+		Short: "Copies the durable store of one configuration to another configuration's store",
 		Long:  storeCopyHelp,
 		Args:  cobra.NoArgs,
 		RunE:  caddycmd.WrapCommandFuncForCobra(copyStore),
 	}
-	cmd.Flags().String("from", "", "configuration to copy from")
-	cmd.Flags().String("to", "", "configuration to copy to")
-	cmd.Flags().String("adapter", "", "name of the configurations' adapter")
-	cmd.Flags().Bool("merge", false, "copy to a store that is not empty")
-	cmd.Flags().Bool("force", false, "copy although a gateway seems to run")
+	cmd.Flags().String("from", "", "configuration whose store is the source")
+	cmd.Flags().String("to", "", "configuration whose store is the target")
+	cmd.Flags().String("adapter", "", "config adapter of both configurations")
+	cmd.Flags().Bool("merge", false, "allow a target that is not empty")
+	cmd.Flags().Bool("force", false, "copy even if a gateway seems to be running")
 	return cmd
 }
 
 const storeCopyHelp = `
-Copies sessions, refresh tokens, consents, revocations, second factors, and
-whatever else is in the durable store that one configuration names, to the one
-that another configuration names: a file, redis or postgres. Each entry keeps
-what it has left of its lifetime.
+Copies all durable state, such as sessions, refresh tokens, consents,
+revocations and second factors, from the durable store of one configuration
+to the durable store of another: a file, redis or postgres. Each entry keeps
+its remaining lifetime.
 
-All gateways that use either of them must be stopped: the command refuses to
-copy while one says in the store that it runs, or has the file open. One that was
-killed seems to run for half a minute more. At the end all entries are compared.
+Stop all gateways that use either store. The command fails while a gateway is
+registered in the store as running, or has the file open. A gateway that was
+killed stays registered for half a minute. Finally, all entries are verified.
 
-After an interruption, the same command completes the copy. Until then no
-gateway starts with the target.
+After an interruption, run the same command again to complete the copy. Until
+then, no gateway starts with the target.
 
 --from
-    The configuration whose durable store is copied.
+    The configuration whose durable store is the source.
 
 --to
-    The configuration whose durable store it is copied to. It must be empty.
+    The configuration whose durable store is the target. It must be empty.
 
 --adapter
-    The name of the adapter of those that are neither JSON nor Caddyfiles by
-    their names.
+    The config adapter, for configurations whose file names are neither those
+    of JSON files nor of Caddyfiles.
 
 --merge
-    Copy to a store that is not empty. What it has stays as it is, and is taken
-    for newer; what was deleted there since an earlier copy comes back.
+    Copy to a store that is not empty. Its entries take precedence and are not
+    changed; entries that were deleted there since an earlier copy are restored.
 
 --force
-    Copy although a gateway seems to run with one of the stores. What it changes
-    meanwhile may be missing in the target.`
+    Copy even if a gateway seems to be using one of the stores. Its changes
+    during the copy may be missing in the target.`
 
 const fileLockTimeout = 3 * time.Second
 
@@ -104,7 +104,7 @@ type storeCopier struct {
 
 func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	if from == "" || to == "" {
-		return errors.New("say from and to which configuration's store to copy: --from, --to")
+		return errors.New("missing source or target: set --from and --to to the two configurations")
 	}
 	source, err := c.opener.Open(ctx, from, false)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	defer target.Close()
-	if err := c.printf("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
+	if err := c.printf("Copying %s to %s. Keep all gateways stopped until the copy is complete.\n", source.Name, target.Name); err != nil {
 		return err
 	}
 	c.lastReport = time.Now()
@@ -126,7 +126,7 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	if err != nil {
 		return c.addRemedy(err)
 	}
-	err = c.printf("Read %d entries: copied %d, kept %d that the target has otherwise, removed %d of an interrupted copy; compared all %d.\n",
+	err = c.printf("Read %d entries: copied %d, kept %d that differ in the target, removed %d left over from an interrupted copy; verified %d.\n",
 		counts.Read, counts.Copied, counts.Conflicts, counts.Removed, counts.Compared)
 	return errors.Join(err, c.printf("%s\n", describeKeys(source.Keys, target.Keys)))
 }
@@ -144,7 +144,7 @@ func (c *storeCopier) reportProgress(n storecopy.Counts) {
 		return
 	}
 	c.lastReport = time.Now()
-	_ = c.printf("%d entries copied, %d compared …\n", n.Copied, n.Compared) // ignore errors: the final report repeats the numbers
+	_ = c.printf("%d entries copied, %d verified…\n", n.Copied, n.Compared) // ignore errors: the final report repeats the numbers
 }
 
 // addRemedy adds a remedy to an error.
@@ -154,15 +154,15 @@ func (*storeCopier) addRemedy(err error) error {
 	case errors.Is(err, storecopy.ErrSameStore):
 		return err
 	case errors.Is(err, copyguard.ErrRunning):
-		remedy = "stop all gateways, or copy all the same with --force"
+		remedy = "stop all gateways, or use --force to copy anyway"
 	case errors.Is(err, storecopy.ErrNotEmpty):
-		remedy = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
+		remedy = "empty the target; or, if it was never the source or target of a copy, add the missing entries with --merge"
 	case errors.Is(err, storecopy.ErrOtherSource):
-		remedy = "complete that one, or empty the target"
+		remedy = "complete the interrupted copy from its original source, or empty the target"
 	case errors.Is(err, storecopy.ErrConcurrentChange):
-		remedy = "stop all gateways; if one wrote to the target, empty that first, as completing the copy replaces what it has; then run the same command again"
+		remedy = "stop all gateways and run the same command again; if a gateway wrote to the target, empty the target first, because completing the copy overwrites it"
 	case errors.Is(err, store.ErrFull):
-		remedy = "raise max_entries of the target, or give it more memory, and run the same command again"
+		remedy = "raise max_entries of the target or give it more memory, then run the same command again"
 	}
 	return fmt.Errorf("%w; %s", err, remedy)
 }
@@ -172,13 +172,13 @@ func describeKeys(from, to fhirapp.KeysLocation) string {
 	sameStorage := from.Storage == to.Storage
 	switch {
 	case from.InStore && to.InStore:
-		return "Signing keys and registered clients were copied too. The keys are sealed: keep store_key as it is."
+		return "Signing keys and registered clients were copied, too. The keys are sealed: do not change store_key."
 	case from.InStore:
-		return "Signing keys and registered clients are in the store, sealed, but --to has no store_key: without it all tokens end, and clients register again."
+		return "Signing keys and registered clients are in the store, but the configuration of --to has no store_key to unseal them: without store_key, all tokens become invalid and clients must register again."
 	case to.InStore && sameStorage:
 		return "Signing keys and registered clients are still in Caddy's storage. The first gateway that starts with store_key copies them to the store."
 	case sameStorage:
 		return "Signing keys and registered clients stay in Caddy's storage, which both configurations share."
 	}
-	return "Signing keys and registered clients are in Caddy's storage, which is another one in --to: copy them with caddy storage export and import, or all tokens end."
+	return "Signing keys and registered clients are in Caddy's storage, and --to uses a different storage: copy them with caddy storage export and import; otherwise, all tokens become invalid."
 }

@@ -35,7 +35,7 @@ func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 // brand with the Endpoint fhirBase.
 func Parse(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
-		return nil, fmt.Errorf("a Bundle of %d bytes is too large: at most %d", len(content), MaxSize)
+		return nil, fmt.Errorf("the Bundle has %d bytes: the maximum is %d", len(content), MaxSize)
 	}
 	root, issues, err := decode(content)
 	if err != nil {
@@ -62,7 +62,7 @@ func decode(content []byte) (element, *problems, error) {
 		return root, issues, err
 	}
 	if _, ok := root.value.(map[string]any); !ok {
-		return root, issues, errors.New("a Bundle is a JSON object")
+		return root, issues, errors.New("the Bundle is not a JSON object")
 	}
 	return root, issues, nil
 }
@@ -77,7 +77,7 @@ func validateBundle(root element) resourceIndex {
 		meta.member("lastUpdated").requiredInstant()
 	}
 	if total := root.member("total"); total.exists() {
-		total.fail("is not for a collection (bdl-1)")
+		total.fail("not allowed in a collection (bdl-1)")
 	}
 	return checkEntries(root)
 }
@@ -89,7 +89,7 @@ func checkEntries(root element) resourceIndex {
 	}
 	brands := resources.ofType("Organization")
 	if len(brands) == 0 {
-		root.member("entry").fail("holds no brand, which is an Organization")
+		root.member("entry").fail("has no brand: add an Organization")
 	}
 	for _, brand := range brands {
 		checkMeta(brand)
@@ -118,18 +118,18 @@ func choosePrimary(resources resourceIndex, fhirBase string, identifier *smart.I
 		}
 		if identifier = preferredIdentifier(brand); identifier == nil {
 			if len(resources.ofType("Organization")) > 1 {
-				return nil, fmt.Errorf("%s.identifier: is missing; where there are several brands, that of this server must have one", brand.path)
+				return nil, fmt.Errorf("%s.identifier: is missing; with several brands, this server's brand must have an identifier", brand.path)
 			}
 			return nil, nil
 		}
 	}
 	if n := countIdentifier(resources, *identifier); n != 1 {
-		return nil, fmt.Errorf("%d identifiers of Organizations are %s; the primary brand's must be there once", n, identifier)
+		return nil, fmt.Errorf("%d Organizations have the identifier %s: exactly one must have the primary brand's identifier", n, identifier)
 	}
 	return identifier, nil
 }
 
-var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
+var errAmbiguous = errors.New("several brands have this server's Endpoint: select one by its identifier with the option primary")
 
 // findBrand returns the brand with the FHIR API as its Endpoint. If several brands match, it is
 // the only brand without partOf.
@@ -147,7 +147,7 @@ func findBrand(resources resourceIndex, fhirBase string) (element, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return element{}, fmt.Errorf("no Endpoint has the address %s, this server's FHIR base: add one, or name the identifier of this server's brand with primary", fhirBase)
+		return element{}, fmt.Errorf("no Endpoint has this server's FHIR base, %s, as its address: add one, or select this server's brand by its identifier with the option primary", fhirBase)
 	case len(all) == 1:
 		return all[0], nil
 	case len(top) == 1:
@@ -216,7 +216,7 @@ func checkBrand(brand element, bundle resourceIndex) {
 func checkWebsite(brand element) {
 	list := brand.items("telecom")
 	if len(list) != 1 {
-		brand.member("telecom").fail("must hold one website, but holds %d", len(list))
+		brand.member("telecom").fail("must have exactly one website, but has %d", len(list))
 		return
 	}
 	website := list[0]
@@ -238,7 +238,7 @@ func checkIdentifier(identifier element) {
 	system, value := identifier.member("system"), identifier.member("value")
 	value.requiredText()
 	if system.exists() && system.text() == URISystem && value.exists() && !isWebURL(value.text(), "https", "http") {
-		value.fail("%.100q must be a URL, as the system says", value.text())
+		value.fail("%.100q is not a URL, but its system requires one", value.text())
 	}
 }
 
@@ -253,13 +253,13 @@ func checkAddress(address element) {
 	checkUse(address, "org-2")
 	switch {
 	case !has("state") && !has("city") && !has("postalCode"):
-		address.fail("needs a state, a city or a postalCode")
+		address.fail("must have a state, city or postalCode")
 	case has("line") && !has("city"):
-		address.fail("has a street, but no city")
+		address.fail("has a line but no city")
 	case has("city") && !has("state") && !has("country"):
-		address.fail("has a city, but neither state nor country")
+		address.fail("has a city but neither state nor country")
 	case has("line") && !has("postalCode"):
-		address.fail("has a street, but no postalCode")
+		address.fail("has a line but no postalCode")
 	}
 }
 
@@ -291,7 +291,7 @@ func checkParent(brand element, bundle resourceIndex) {
 		return
 	}
 	if parent, ok := bundle.resolve(partOf, "Organization"); ok && parent.member("partOf").exists() {
-		partOf.fail("is a brand that is itself partOf another: the hierarchy has two levels at most")
+		partOf.fail("refers to a brand that is part of another brand: the hierarchy can have at most two levels")
 	}
 }
 
@@ -355,9 +355,9 @@ func checkNestedExtensions(extension element, parts map[string]nestedExtension) 
 		part, supported := parts[name]
 		switch {
 		case !supported:
-			e.fail("%.50q is no part of this extension", name)
+			e.fail("%.50q is not defined in this extension", name)
 		case seen[name] && !part.repeatable:
-			e.fail("%s is there twice", name)
+			e.fail("%s is repeated: only one is allowed", name)
 		case !e.isAbsent(part.valueElement):
 			part.check(e.member(part.valueElement))
 		}
@@ -370,7 +370,7 @@ func checkPortalEndpoints(portal element, endpoints []string) {
 	for _, e := range portal.items("extension") {
 		reference := e.member("valueReference").member("reference")
 		if e.member("url").text() == "portalEndpoint" && !slices.Contains(endpoints, reference.requiredText()) {
-			reference.fail("must also be in Organization.endpoint (uab-1)")
+			reference.fail("must also be listed in Organization.endpoint (uab-1)")
 		}
 	}
 }
@@ -395,7 +395,7 @@ func checkEndpoint(endpoint element, bundle resourceIndex) {
 	checkContact(endpoint)
 	checkPayload(endpoint)
 	if !slices.ContainsFunc(bundle.ofType("Organization"), func(brand element) bool { return hasEndpoint(brand, endpoint, bundle) }) {
-		endpoint.fail("no Organization of this Bundle has it as endpoint")
+		endpoint.fail("is not the endpoint of any Organization in this Bundle")
 	}
 }
 
@@ -407,7 +407,7 @@ func checkVersions(endpoint element) {
 		}
 		versions++
 		if code := extension.member("valueCode"); !versionPattern.MatchString(code.requiredText()) {
-			code.fail("must be a version of FHIR, such as 4.0.1")
+			code.fail("must be a FHIR version such as 4.0.1")
 		}
 	}
 	if versions == 0 {
@@ -425,7 +425,7 @@ func checkContact(endpoint element) {
 		}
 	}
 	if pages == 0 {
-		endpoint.member("contact").fail("needs one of the system url, a page for app developers")
+		endpoint.member("contact").fail("must have a contact with the system url: a web page for app developers")
 	}
 }
 
@@ -434,7 +434,7 @@ func checkPayload(endpoint element) {
 	if len(list) != 1 || !slices.ContainsFunc(list[0].items("coding"), func(coding element) bool {
 		return coding.member("system").text() == payloadSystem && coding.member("code").text() == payloadCode
 	}) {
-		endpoint.member("payloadType").fail("must be the one code %s of %s", payloadCode, payloadSystem)
+		endpoint.member("payloadType").fail("must have exactly one type, with the code %s of %s", payloadCode, payloadSystem)
 	}
 }
 
@@ -446,7 +446,7 @@ func (m resourceIndex) addEntry(entry element) {
 	resource := entry.member("resource")
 	for _, name := range []string{"request", "response", "search"} {
 		if e := entry.member(name); e.exists() {
-			e.fail("is not for a collection (bdl-2, bdl-3, bdl-4)")
+			e.fail("not allowed in a collection (bdl-2, bdl-3, bdl-4)")
 		}
 	}
 	if !resource.exists() {
@@ -464,14 +464,14 @@ func (m resourceIndex) addFullURL(address, resource element) {
 	}
 	text := address.text()
 	if !strings.Contains(text, ":") || strings.Contains(text, "/_history/") {
-		address.fail("%.100q must be an absolute URI, and not of one version (bdl-8)", text)
+		address.fail("%.100q must be an absolute URI without a version (bdl-8)", text)
 	}
 	m.add(address, text, resource)
 }
 
 func (m resourceIndex) add(at element, name string, resource element) {
 	if other, exists := m[name]; exists && other.path != resource.path {
-		at.fail("%.100q is also that of %s", name, other.path)
+		at.fail("%.100q is already used by %s", name, other.path)
 	}
 	m[name] = resource
 }
@@ -497,7 +497,7 @@ func (m resourceIndex) resolve(reference element, kind string) (element, bool) {
 	text := reference.member("reference").requiredText()
 	resource, ok := m[text]
 	if text != "" && (!ok || resourceTypeOf(resource) != kind) {
-		reference.fail("%.100q is no %s of this Bundle", text, kind)
+		reference.fail("%.100q is not a %s in this Bundle", text, kind)
 		return element{}, false
 	}
 	return resource, ok

@@ -79,7 +79,7 @@ func TestReadRefuses(t *testing.T) {
 		{"an identifier of nothing", `{"system": "urn:oid:2.16.840.1", "value": "17"}`, `{"system": "urn:oid:2.16.840.1"}`, "Bundle.entry[0].resource.identifier[1].value: is missing"},
 		{"an identifier that is no URL", `"value": "https://clinic.example"`, `"value": "clinic"`, "Bundle.entry[1].resource.identifier[0].value"},
 		{"the primary identifier twice", `"value": "https://clinic.example"`, `"value": "https://hospital.example"`, "2 identifiers"},
-		{"a street alone", `"city": "Springfield", "state": "MA", `, ``, "Bundle.entry[0].resource.address[0]: has a street, but no city"},
+		{"a street alone", `"city": "Springfield", "state": "MA", `, ``, "Bundle.entry[0].resource.address[0]: has a line but no city"},
 		{"a city alone", `{"postalCode": "01102"}`, `{"city": "Springfield"}`, "neither state nor country"},
 		{"a country alone", `{"postalCode": "01102"}`, `{"country": "US"}`, "Bundle.entry[0].resource.address[1]: needs"},
 		{"a home", `{"postalCode": "01102"}`, `{"postalCode": "01102", "use": "home"}`, "org-2"},
@@ -124,7 +124,7 @@ func TestReadRefusesUnusedEndpoint(t *testing.T) {
 	third := text[strings.LastIndex(text, `{
 			"fullUrl"`):strings.LastIndex(text, "]")]
 	text = strings.Replace(network(t), `"entry": [`, `"entry": [`+strings.TrimSpace(third)+",", 1)
-	if _, err := brands.Parse([]byte(text), fhirBase, nil); err == nil || err.Error() != "Bundle.entry[0].resource: no Organization of this Bundle has it as endpoint" {
+	if _, err := brands.Parse([]byte(text), fhirBase, nil); err == nil || err.Error() != "Bundle.entry[0].resource: is not the endpoint of any Organization in this Bundle" {
 		t.Error(err)
 	}
 }

@@ -96,7 +96,7 @@ func (e element) requiredText() string {
 // checkCode checks a mandatory code.
 func (e element) checkCode(codes ...string) {
 	if code := e.requiredText(); e.exists() && !slices.Contains(codes, code) {
-		e.fail("%.50q is not one of %s", code, strings.Join(codes, ", "))
+		e.fail("%.50q is not allowed: use %s", code, strings.Join(codes, ", "))
 	}
 }
 
@@ -165,7 +165,7 @@ func isWebURL(text string, schemes ...string) bool {
 // checkURL checks a mandatory URL.
 func (e element) checkURL(schemes ...string) {
 	if text := e.requiredText(); e.exists() && !isWebURL(text, schemes...) {
-		e.fail("%.100q must be a URL with %s and a host", text, strings.Join(schemes, ": or ")+":")
+		e.fail("%.100q must be a URL with the scheme %s and a host", text, strings.Join(schemes, ": or ")+":")
 	}
 }
 
@@ -176,7 +176,7 @@ func isLogoURL(text string) bool {
 
 func (e element) checkLogo() {
 	if text := e.requiredText(); e.exists() && !isLogoURL(text) {
-		e.fail("%.100q must be an https: URL, or an image as a data: URL", text)
+		e.fail("%.100q must be an https: URL or a data: URL of an image", text)
 	}
 }
 
@@ -185,7 +185,7 @@ func (e element) requiredInstant() time.Time {
 	text := e.requiredText()
 	at, err := time.Parse(time.RFC3339, text)
 	if e.exists() && err != nil {
-		e.fail("%.50q is no instant, such as 2026-01-31T09:00:00Z", text)
+		e.fail("%.50q is not an instant such as 2026-01-31T09:00:00Z", text)
 	}
 	return at
 }
@@ -193,7 +193,7 @@ func (e element) requiredInstant() time.Time {
 func (e element) requiredID() string {
 	id := e.requiredText()
 	if e.exists() && !idPattern.MatchString(id) {
-		e.fail("%.70q is no id: letters, digits, hyphens and dots, at most 64", id)
+		e.fail("%.70q is not a valid id: use up to 64 letters, digits, hyphens and dots", id)
 	}
 	return id
 }

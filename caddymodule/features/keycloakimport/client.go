@@ -45,27 +45,27 @@ func (c *converter) clientSkipReason(app keycloakClient) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isAlteredByCaddy(app.Secret)
 	switch {
 	case app.Protocol != "" && app.Protocol != "openid-connect":
-		return "its protocol is " + app.Protocol
+		return "unsupported protocol " + app.Protocol
 	case !trueByDefault(app.Enabled):
-		return "it is disabled"
+		return "the client is disabled"
 	case app.BearerOnly:
-		return "it only takes tokens, and needs no registration here"
+		return "bearer-only clients need no registration at this server"
 	case app.ClientID == "" || isAlteredByCaddy(app.ClientID):
-		return "the client_id is empty, or has braces"
+		return "the client_id is empty or contains braces"
 	case namecheck.CheckConfigured(app.ClientID) != nil:
 		return fmt.Sprintf("the client_id %v", namecheck.CheckConfigured(app.ClientID))
 	case c.clientIDs[app.ClientID]:
-		return "another client has its client_id"
+		return "duplicate client_id"
 	case !app.IsPublic && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":
-		return "it authenticates by " + app.Authenticator + ", which this server does not support; register it with keys (jwks, jwks_uri)"
+		return "unsupported authentication method " + app.Authenticator + "; configure the client with keys (jwks, jwks_uri)"
 	case app.usesKeys() && app.jwks() == "" && app.jwksURI() == "":
-		return "its key is a certificate, or missing; register it with jwks or jwks_uri"
+		return "the client's key is missing or a certificate; configure the client with jwks or jwks_uri"
 	case app.usesKeys() && app.jwks() != "" && !isLiteralJSON(app.jwks()):
-		return "its jwks.string is not JSON that can stand in a Caddyfile; register it with jwks in a file"
+		return "jwks.string cannot be written in a Caddyfile; configure the client with jwks in a file"
 	case !app.IsPublic && !app.usesKeys() && !hasSecret:
-		return "its secret is masked in this export, or has braces; without it, it would be a public client"
+		return "the client secret is masked in this export or contains braces; without the secret, the client would be public"
 	case len(app.validRedirectURIs()) == 0 && !app.usesClientCredentials():
-		return "it has no redirect URI that is valid here, and no service account"
+		return "the client has neither a valid redirect URI nor a service account"
 	}
 	return ""
 }
@@ -153,7 +153,7 @@ func (c *converter) writeNative(uris []string) {
 	}
 	for _, uri := range uris {
 		if u, err := url.Parse(uri); err == nil && u.Port() != "" {
-			c.reportChange("%s matches with any port (RFC 8252 section 7.3)", uri)
+			c.reportChange("%s matches any port (RFC 8252 section 7.3)", uri)
 		}
 	}
 }
@@ -181,8 +181,8 @@ func (c *converter) reportDifferences(app keycloakClient) {
 		text string
 		is   bool
 	}{
-		{"the implicit flow is off; response_type allows it", app.ImplicitFlow},
-		{"direct access grants are off: apps do not get people's passwords here", app.DirectGrants},
+		{"the implicit flow is disabled; enable it with response_type", app.ImplicitFlow},
+		{"direct access grants are not supported: apps must not handle passwords", app.DirectGrants},
 		{"authorization services (resources, policies, permissions) are not enforced", app.Authorization},
 	} {
 		if difference.is {
@@ -194,7 +194,7 @@ func (c *converter) reportDifferences(app keycloakClient) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(app.Attributes)) {
 		if value := app.Attributes[name]; !slices.Contains(handledAttributes, name) && !slices.Contains([]string{"", "false", "any"}, value) {
-			c.reportChange("setting omitted, without counterpart: %s (%s)", name, value)
+			c.reportChange("unsupported setting omitted: %s (%s)", name, value)
 		}
 	}
 }
@@ -207,13 +207,13 @@ func (c *converter) convertScopes(app keycloakClient) (scopes []string) {
 		switch {
 		case slices.Contains(ignoredScopes, scope), slices.Contains(scopes, scope):
 		case c.restrictedScopes[scope]:
-			c.reportChange("scope %s omitted: it depends on a role there; add it, and a scope_limit", scope)
+			c.reportChange("scope %s omitted: Keycloak restricts it to a role; add the scope with a scope_limit", scope)
 		case slices.Contains([]string{"offline_access", "online_access"}, scope) && app.Attributes["use.refresh.tokens"] == "false":
 			c.reportChange("scope %s omitted: use.refresh.tokens is false", scope)
 		case isResource || slices.Contains(supportedScopes, scope):
 			scopes = append(scopes, scope)
 		default:
-			c.reportChange("scope %s omitted: it means nothing on a FHIR API", scope)
+			c.reportChange("scope %s omitted: it has no meaning for a FHIR API", scope)
 		}
 	}
 	return scopes
@@ -222,7 +222,7 @@ func (c *converter) convertScopes(app keycloakClient) (scopes []string) {
 // checkRedirectURI also rejects Keycloak's wildcards.
 func checkRedirectURI(uri string) error {
 	if strings.Contains(uri, "*") {
-		return fmt.Errorf("%q: addresses must match exactly here; list each", uri)
+		return fmt.Errorf("%q: wildcards are not supported; list each redirect URI", uri)
 	}
 	return client.CheckAnyRedirectURI(uri)
 }
@@ -233,18 +233,18 @@ var (
 		attribute, reason string
 		noEffect          []string // values without effect
 	}{
-		{"tls.client.certificate.bound.access.tokens", "its tokens are bound to its certificate (mTLS)", nil},
-		{"dpop.bound.access.tokens", "its tokens are bound to its key (DPoP)", nil},
-		{"id.token.encrypted.response.alg", "its ID tokens are encrypted", nil},
-		{"user.info.encrypted.response.alg", "its userinfo is encrypted", nil},
-		{"user.info.response.signature.alg", "its userinfo is signed", []string{"unsigned", "none"}},
-		{"authorization.signed.response.alg", "its authorization responses are signed (JARM)", nil},
-		{"authorization.encrypted.response.alg", "its authorization responses are encrypted (JARM)", nil},
-		{"minimum.acr.value", "it requires an acr; register it with acr", nil},
-		{"default.acr.values", "it has an acr by default; register it with acr", nil},
-		{"acr.loa.map", "it has its own levels of authentication; register it with acr", []string{"{}"}},
-		{"client.secret.rotated", "it has a second secret, which expires; register it again after the rotation", nil},
-		{"client.secret.expiration.time", "its secret expires; give it one that does not, or keys", []string{"0"}},
+		{"tls.client.certificate.bound.access.tokens", "certificate-bound tokens (mTLS) are not supported", nil},
+		{"dpop.bound.access.tokens", "DPoP-bound tokens are not supported", nil},
+		{"id.token.encrypted.response.alg", "encrypted ID tokens are not supported", nil},
+		{"user.info.encrypted.response.alg", "encrypted userinfo responses are not supported", nil},
+		{"user.info.response.signature.alg", "signed userinfo responses are not converted", []string{"unsigned", "none"}},
+		{"authorization.signed.response.alg", "signed authorization responses (JARM) are not supported", nil},
+		{"authorization.encrypted.response.alg", "encrypted authorization responses (JARM) are not supported", nil},
+		{"minimum.acr.value", "a minimum acr is not converted; configure the client with acr", nil},
+		{"default.acr.values", "default acr values are not converted; configure the client with acr", nil},
+		{"acr.loa.map", "client-specific levels of authentication are not converted; configure the client with acr", []string{"{}"}},
+		{"client.secret.rotated", "a secret rotation is in progress; convert the client after the rotation", nil},
+		{"client.secret.expiration.time", "expiring client secrets are not supported; use a secret that does not expire, or keys", []string{"0"}},
 	}
 
 	// convertedAttributes are settings that are converted elsewhere or have no effect on security.
@@ -276,12 +276,12 @@ func (r *realm) unsupportedRequirement(app keycloakClient) string {
 	}
 	for _, p := range r.ClientPolicies.Policies {
 		if p.Enabled && len(p.Profiles) > 0 {
-			return fmt.Sprintf("the client policy %s may require more of it than its own settings; make the settings there, and disable the policy", p.Name)
+			return fmt.Sprintf("the client policy %s may add requirements that are not converted; set them on the client, and disable the policy", p.Name)
 		}
 	}
 	for flow, id := range app.FlowOverrides {
 		if id != "" {
-			return fmt.Sprintf("it has its own %s flow", flow)
+			return fmt.Sprintf("an authentication flow override (%s) is not supported", flow)
 		}
 	}
 	return app.requestObjectProblem()
@@ -292,9 +292,9 @@ func (app keycloakClient) requestObjectProblem() string {
 	switch requirement := app.Attributes["request.object.required"]; {
 	case requirement == "" || requirement == "not required":
 	case requirement == "request_uri only":
-		return "it must use request_uri, which this server does not support for it"
+		return "the client must use request_uri, which is not supported for configured clients"
 	case !app.usesKeys():
-		return "it must use request objects, which need jwks or jwks_uri here"
+		return "the client must use request objects, which require jwks or jwks_uri"
 	}
 	return ""
 }
@@ -320,6 +320,6 @@ func (c *converter) writeRequirements(app keycloakClient) {
 	case "RS256", "ES256":
 		c.writeOption("id_token_alg", nil, alg)
 	default:
-		c.reportChange("its ID tokens are signed by RS256, and not by %s", alg)
+		c.reportChange("ID tokens are signed with RS256 instead of %s", alg)
 	}
 }

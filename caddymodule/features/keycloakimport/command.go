@@ -20,17 +20,17 @@ func convertKeycloakCommand() *cobra.Command {
 	var issuer string
 	cmd := &cobra.Command{
 		Use:   "keycloak --issuer <url> <realm.json>",
-		Short: "Converts a realm that Keycloak exported",
+		Short: "Converts a Keycloak realm export",
 		Long: `
-Prints the fhir global option of a Caddyfile with the people and apps of a realm:
-passwords whose hashes are argon2id, authenticator apps, redirect and logout URIs,
+Prints the fhir global option of a Caddyfile with the users and clients of a realm:
+argon2id password hashes, authenticator apps, redirect and logout URIs,
 scopes, secrets, keys, required PKCE, PAR and request objects, and lifetimes.
 
-Apps and people that would be protected less than at Keycloak, or that this server
+Clients and users that would be less protected than at Keycloak, or that this server
 rejects, are omitted. A summary on stderr, and comments in the Caddyfile, list what
-was omitted or changed, and why. Read them before you use it.
+was omitted or changed, and why. Review them before using the Caddyfile.
 
-Export the realm with its people, and with secrets, while Keycloak is stopped:
+While Keycloak is stopped, export the realm including users and secrets:
 
 	kc.sh export --realm <name> --users same_file --file realm.json
 

@@ -28,8 +28,8 @@ func Convert(export []byte, issuer string, check func(caddyfile string) error) (
 		realm: r, issuer: issuer, check: check, currentEntry: "realm", clientIDs: map[string]bool{}, userNames: map[string]bool{},
 		ambiguousGroups: r.ambiguousGroups(), signIn: r.Flows.requirements(r.BrowserFlow), restrictedScopes: r.restrictedScopes(),
 	}
-	c.writeRaw("# The realm " + commentText(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
-	c.writeRaw("# The sub of a person's tokens is the name here, where Keycloak had an id.")
+	c.writeRaw("# The realm " + commentText(r.Realm) + " of Keycloak. This file contains password hashes and client secrets: keep it confidential.")
+	c.writeRaw("# In tokens, sub is the user name; Keycloak used the user's id.")
 	c.writeNested("", func() { c.writeNested("fhir", c.block) })
 	return c.output.String(), c.summary, check(c.output.String())
 }
@@ -43,17 +43,17 @@ func (c *converter) block() {
 	c.reportGroupRoles(c.realm.Groups)
 	c.writeUsers()
 	for _, p := range c.realm.IdentityProviders {
-		c.reportChange("identity provider %s omitted: its secret is not exported; name it in an idp block", p.Alias)
+		c.reportChange("identity provider %s omitted: its secret is not exported; configure it with an idp block", p.Alias)
 	}
 }
 
 // reportSignIn notes requirements of the browser flow without a counterpart.
 func (c *converter) reportSignIn() {
 	if c.signIn.secondFactor {
-		c.reportChange("the browser flow requires a second factor, so each client gets acr mfa")
+		c.reportChange("the browser flow requires a second factor: each client has acr mfa")
 	}
 	for _, step := range c.signIn.unsupportedSteps {
-		c.reportChange("the step %s of the browser flow has no counterpart", step)
+		c.reportChange("step %s of the browser flow is not supported", step)
 	}
 }
 
@@ -67,7 +67,7 @@ func (c *converter) writeLifetimes() {
 	refresh := c.writeLifetime("refresh_token_lifetime", r.offlineMax())
 	idle := minNonzero(r.OfflineIdle, r.ClientOfflineIdle)
 	if maximum := int(cmp.Or(refresh, authorize.DefaultRefreshTokenLifetime) / time.Second); idle > maximum {
-		c.reportChange("refresh_token_idle_lifetime is shorter than the %s there", formatSeconds(idle))
+		c.reportChange("refresh_token_idle_lifetime is shorter than Keycloak's %s", formatSeconds(idle))
 		idle = maximum
 	}
 	c.writeLifetime("refresh_token_idle_lifetime", idle)
@@ -76,12 +76,12 @@ func (c *converter) writeLifetimes() {
 // writeLifetime writes a lifetime, limited to the gateway's maximum, and returns it.
 func (c *converter) writeLifetime(name string, seconds int) time.Duration {
 	if seconds <= 0 {
-		c.reportChange("%s is this server's default: the realm has none", name)
+		c.reportChange("%s has this server's default: the realm does not set it", name)
 		return 0
 	}
 	lifetime := time.Duration(seconds) * time.Second
 	if maximum := authorize.MaxLifetime(name); lifetime > maximum {
-		c.reportChange("%s is %v, the maximum here, and not %s", name, maximum, formatSeconds(seconds))
+		c.reportChange("%s is limited to %v instead of %s", name, maximum, formatSeconds(seconds))
 		lifetime = maximum
 	}
 	c.writeRaw(name + " " + lifetime.String())
@@ -146,7 +146,7 @@ func (l lifespans) shorterLifetimeReason(attributes map[string]string) string {
 		text := attributes[own.attribute]
 		length, err := strconv.Atoi(cmp.Or(text, "0"))
 		if err != nil || length > 0 && length < cmp.Or(own.realm, math.MaxInt) {
-			return fmt.Sprintf("its %s of %s seconds is shorter than the realm's; lifetimes are the same for all clients here", own.attribute, text)
+			return fmt.Sprintf("%s is %s seconds, shorter than the realm's; lifetimes per client are not supported", own.attribute, text)
 		}
 	}
 	return ""
@@ -285,7 +285,7 @@ func (r *realm) addRole(name string, to map[string]bool) {
 func (c *converter) reportGroupRoles(groups []group) {
 	for _, g := range groups {
 		if roles := c.realm.assignedRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
-			c.reportChange("roles of the group %s omitted: %s; use scope_limit", g.Path, strings.Join(roles, ", "))
+			c.reportChange("roles of group %s omitted: %s; use scope_limit", g.Path, strings.Join(roles, ", "))
 		}
 		c.reportGroupRoles(g.SubGroups)
 	}
@@ -337,7 +337,7 @@ func (c *converter) writeEntry(kind, name, reason string, write func()) bool {
 		}
 		c.output.Truncate(length)
 		c.summary = c.summary[:reported]
-		reason = fmt.Sprintf("this server rejects it: %v", err)
+		reason = fmt.Sprintf("invalid configuration: %v", err)
 	}
 	c.report("Omitted", c.currentEntry+": "+reason)
 	return false
@@ -366,7 +366,7 @@ func (c *converter) acceptedWords(option string, check func(string) error, words
 		case err != nil:
 			c.reportChange("%s omitted: %v", option, err)
 		case isAlteredByCaddy(word):
-			c.reportChange("%s omitted: %q, which Caddy would not read as it is", option, word)
+			c.reportChange("%s omitted: %q contains characters that Caddy would replace", option, word)
 		default:
 			accepted = append(accepted, word)
 		}

@@ -45,7 +45,7 @@ func TestConvertParts(t *testing.T) {
 		{"argon2i", `{"users": [{"username": "ada", "credentials": [` + strings.Replace(password, `\"id\"`, `\"i\"`, 1) + `]}]}`, "ada: their password's hash is argon2, not argon2id"},
 		{"a password that cannot be read", `{"users": [{"username": "ada", "credentials": [{"type": "password"}]}]}`, "ada: their password's hash cannot be read"},
 		{"a person of another provider", `{"users": [{"username": "ada", "federatedIdentities": [{"identityProvider": "national"}]}]}`, "ada: they sign in by national"},
-		{"a name with a placeholder", `{"users": [{"username": "{env.HOME}", "credentials": [` + password + `]}]}`, "the name is empty, or has braces"},
+		{"a name with a placeholder", `{"users": [{"username": "{env.HOME}", "credentials": [` + password + `]}]}`, "the name is empty or contains braces"},
 		{"a name in several words", `{"users": [{"username": "ada # b", "credentials": [` + password + `]}]}`, `user "ada # b" {`},
 		{"a required action", `{"users": [{"username": "ada", "requiredActions": ["UPDATE_PASSWORD"], "credentials": [` + password + `]}]}`, "the required actions UPDATE_PASSWORD"},
 		{"a passkey alone beside the password", `{"users": [{"username": "ada", "credentials": [` + password + `, {"type": "webauthn"}]}]}`, "Omitted: user ada: their second factor cannot be converted"},

@@ -120,10 +120,10 @@ func parseRealm(export []byte) (*realm, error) {
 	r := new(realm)
 	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))
 	if err == nil && r.Realm == "" {
-		err = errors.New("it has no member \"realm\"")
+		err = errors.New("member \"realm\" is missing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("this is no realm as Keycloak exports it: %w", err)
+		return nil, fmt.Errorf("not a Keycloak realm export: %w", err)
 	}
 	return r, nil
 }

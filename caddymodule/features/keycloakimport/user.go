@@ -36,7 +36,7 @@ func (c *converter) writeUsers() {
 		}
 	}
 	if len(c.userNames) > 0 {
-		c.reportChange("people sign in by the name as it stands here: its case counts, and an e-mail address is not a name")
+		c.reportChange("users sign in with exactly this name: it is case-sensitive, and an email address is not accepted instead")
 	}
 }
 
@@ -44,21 +44,21 @@ func (c *converter) writeUsers() {
 func (c *converter) userSkipReason(u user) string {
 	switch name := u.Username; {
 	case name == "" || isAlteredByCaddy(name):
-		return "the name is empty, or has braces"
+		return "the name is empty or contains braces"
 	case namecheck.CheckConfigured(name) != nil:
-		return fmt.Sprintf("the name, which is the sub of tokens here, %v", namecheck.CheckConfigured(name))
+		return fmt.Sprintf("the name, which becomes the sub of tokens, %v", namecheck.CheckConfigured(name))
 	case c.clientIDs[name]:
-		return "a client has this name: their tokens would have the same sub"
+		return "a client has this name, so their tokens would have the same sub"
 	case c.userNames[strings.ToLower(name)]:
-		return "another user has this name; Keycloak ignores its case"
+		return "duplicate user name: Keycloak ignores case"
 	case u.FederationLink != "":
-		return "they come from a directory, which would no longer decide about them"
+		return "the user is managed by an external directory, which would no longer control their access"
 	case len(u.IdentityLinks) > 0 && !u.hasCredential("password"):
-		return fmt.Sprintf("they sign in by %s; name it in an idp block", u.IdentityLinks[0].Provider)
+		return fmt.Sprintf("the user signs in at %s; configure it with an idp block", u.IdentityLinks[0].Provider)
 	case len(u.RequiredActions) > 0:
-		return "Keycloak lets them in after the required actions " + strings.Join(u.RequiredActions, ", ")
+		return "the user has pending required actions: " + strings.Join(u.RequiredActions, ", ")
 	case c.realm.VerifyEmail && !u.EmailVerified:
-		return "Keycloak lets them in after they have verified their e-mail address"
+		return "the user must verify their email address first"
 	}
 	return c.lostFactorReason(u)
 }
@@ -73,14 +73,14 @@ func (c *converter) lostFactorReason(u user) (reason string) {
 		if cred.Type == "password" {
 			continue
 		}
-		err := fmt.Errorf("it is a credential of type %s", cred.Type)
+		err := fmt.Errorf("unsupported credential type %s", cred.Type)
 		if cred.Type == "otp" {
 			_, err = cred.otpKey(c.realm.OTPAlgorithm)
 		}
 		if err == nil {
 			return ""
 		}
-		reason = fmt.Sprintf("their second factor cannot be converted, and the password alone would be enough: %v", err)
+		reason = fmt.Sprintf("the second factor cannot be converted, so the password alone would be sufficient: %v", err)
 	}
 	return reason
 }
@@ -111,7 +111,7 @@ func (c *converter) writeUser(u user, hash string) {
 		c.writeRaw("disabled")
 	}
 	for _, link := range u.IdentityLinks {
-		c.reportChange("link to %s omitted; an idp block with \"link email\" makes it anew", link.Provider)
+		c.reportChange("link to %s omitted; an idp block with \"link email\" creates it again", link.Provider)
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Attributes)) {
 		if !slices.Contains(slices.Concat(phoneAttributes, fhirUserAttributes), name) {
@@ -119,7 +119,7 @@ func (c *converter) writeUser(u user, hash string) {
 		}
 	}
 	if roles := c.realm.assignedRoles(u.RealmRoles, u.ClientRoles); len(roles) > 0 {
-		c.reportChange("roles omitted: %s; use a group, and scope_limit", strings.Join(roles, ", "))
+		c.reportChange("roles omitted: %s; use a group with scope_limit", strings.Join(roles, ", "))
 	}
 }
 
@@ -145,15 +145,15 @@ func (c *converter) writeFactors(u user) {
 			case err != nil:
 				c.reportChange("authenticator app omitted: %v", err)
 			case hasApp:
-				c.reportChange("further authenticator app omitted; it can be enrolled again at /oauth2/account")
+				c.reportChange("additional authenticator app omitted; the user can enroll it again at /oauth2/account")
 			default:
 				c.writeOption("totp_secret", nil, key)
 				hasApp = true
 			}
 		case "webauthn", "webauthn-passwordless":
-			c.reportChange("passkey omitted: it is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
+			c.reportChange("passkey omitted: it is bound to Keycloak's domain; the user can enroll a new one at /oauth2/account")
 		default:
-			c.reportChange("credential omitted: type %s", cred.Type)
+			c.reportChange("unsupported credential omitted: type %s", cred.Type)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 	}
 	algorithm := cmp.Or(data.Algorithm, defaultAlgorithm, "HmacSHA1")
 	if data.SubType != "totp" || cmp.Or(data.Digits, 6) != 6 || cmp.Or(data.Period, 30) != 30 || algorithm != "HmacSHA1" {
-		return "", fmt.Errorf("it is %s with %d digits, %d s and %s; here they are totp with 6 digits, 30 s and HmacSHA1", data.SubType, data.Digits, data.Period, algorithm)
+		return "", fmt.Errorf("unsupported parameters (%s, %d digits, %d s, %s): totp with 6 digits, 30 s and HmacSHA1 is required", data.SubType, data.Digits, data.Period, algorithm)
 	}
 	key := strings.TrimRight(data.Value, "=")
 	if data.Encoding != "BASE32" {
@@ -181,19 +181,19 @@ func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 func (u user) passwordHash() (string, error) {
 	i := slices.IndexFunc(u.Credentials, func(cred credential) bool { return cred.Type == "password" })
 	if i < 0 {
-		return "", errors.New("they have no password in the export; export with users")
+		return "", errors.New("the export contains no password for this user; export the realm with users")
 	}
 	data, err := u.Credentials[i].decode()
 	if err != nil {
-		return "", fmt.Errorf("their password's hash cannot be read: %w", err)
+		return "", fmt.Errorf("reading the password hash: %w", err)
 	}
 	parameter := func(name string) string { return firstAttribute(data.Parameters, name) }
 	if data.Algorithm != "argon2" || parameter("type") != "id" || parameter("version") != "1.3" {
-		return "", fmt.Errorf("their password's hash is %s, not argon2id; Keycloak makes one at their next sign-in there, if the realm's password policy says so", cmp.Or(data.Algorithm, "unknown"))
+		return "", fmt.Errorf("the password hash is %s, not argon2id; if the realm's password policy requires argon2id, Keycloak rehashes it at the user's next sign-in", cmp.Or(data.Algorithm, "unknown"))
 	}
 	for _, part := range []string{data.Salt, data.Value} {
 		if _, err := base64.StdEncoding.DecodeString(part); err != nil {
-			return "", fmt.Errorf("their password's hash cannot be read: %w", err)
+			return "", fmt.Errorf("reading the password hash: %w", err)
 		}
 	}
 	return fmt.Sprintf("$argon2id$v=19$m=%s,t=%d,p=%s$%s$%s", parameter("memory"), data.HashIterations, parameter("parallelism"),

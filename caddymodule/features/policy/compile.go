@@ -71,7 +71,7 @@ func Compile(rules []Rule) (*Set, error) {
 		}
 		err := r.check()
 		if err == nil && names[r.Name] {
-			err = fmt.Errorf("%w: another has this name", errInvalidRule)
+			err = fmt.Errorf("%w: another rule has this name", errInvalidRule)
 		}
 		names[r.Name] = true
 		if err == nil {
@@ -91,9 +91,9 @@ var ruleName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 func (r Rule) check() error {
 	switch {
 	case r.Effect != rule.Allow && r.Effect != rule.Deny:
-		return fmt.Errorf("%w: the effect is %q, not allow or deny", errInvalidRule, r.Effect)
+		return fmt.Errorf("%w: the effect %q is neither allow nor deny", errInvalidRule, r.Effect)
 	case !ruleName.MatchString(r.Name):
-		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", errInvalidRule)
+		return fmt.Errorf("%w: the name must be 1 to 64 letters, digits, hyphens, underscores and dots", errInvalidRule)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s *Set) addRule(env *cel.Env, source Rule) error {
 		return issueErrors(issues)
 	}
 	if compiled.OutputType() != cel.BoolType {
-		return fmt.Errorf("%w: it is %v, not bool: compare it with something", errInvalidExpression, compiled.OutputType())
+		return fmt.Errorf("%w: the result is %v, not bool: add a comparison", errInvalidExpression, compiled.OutputType())
 	}
 	elements, usesResource, err := resourceElements(compiled.NativeRep())
 	if err != nil {
@@ -195,7 +195,7 @@ func resourceElements(checked *ast.AST) (elements []string, usesResource bool, e
 		element, ok := selectedElement(node)
 		if !ok {
 			at := checked.SourceInfo().GetStartLocation(node.ID())
-			return nil, false, fmt.Errorf("%w: column %d: name an element, such as resource.subject or has(resource.subject)",
+			return nil, false, fmt.Errorf("%w: column %d: resource must be used with an element, such as resource.subject or has(resource.subject)",
 				errInvalidExpression, at.Column()+1)
 		}
 		elements, usesResource = append(elements, element), true
@@ -231,7 +231,7 @@ var (
 	// errInvalidRule is the error of an invalid effect or name.
 	errInvalidRule = errors.New("no rule")
 	// errInvalidExpression is the error of an invalid or non-boolean expression.
-	errInvalidExpression = errors.New("invalid expression")
+	errInvalidExpression = errors.New("invalid rule expression")
 )
 
 // Input contains the variables of rules except the resource. It must not be changed while the [rule.Evaluation] is in use.

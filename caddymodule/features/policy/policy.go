@@ -81,7 +81,7 @@ func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
 		usesToken := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
 		if s.Providers+s.Issuers > 1 && (usesToken("groups") || usesToken("claims")) && !usesToken("idp") && (s.Providers > 1 || !usesToken("issuer")) {
-			s.Logger.Warn("policy rule matches users of every provider with this group or claim; restrict it with token.idp == '<name>' or token.issuer", "effect", r.Effect, "policy", r.Name, "place", r.Source.Source)
+			s.Logger.Warn("policy rule matches groups or claims of any provider: restrict it with token.idp == '<name>' or token.issuer", "effect", r.Effect, "policy", r.Name, "place", r.Source.Source)
 		}
 	}
 }
@@ -95,11 +95,11 @@ func (p *Policy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
 func (p *Policy) ReportFailure(r *http.Request, err error) {
 	if errors.Is(err, tokenclaim.ErrUnreadClaims) {
 		user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
-		p.logger.Warn("user claims cannot be read; the policy denies, or does not allow", "user", user, "error", err)
+		p.logger.Warn("policy not fully evaluated: user claims not readable", "user", user, "error", err)
 		return
 	}
 	name, _, _ := strings.Cut(err.Error(), ":")
-	p.logger.Error("policy evaluation failed; it denies, or does not allow: test optional members with has() or .?", "policy", name)
+	p.logger.Error("policy evaluation failed: test optional elements with has() or .?", "policy", name)
 }
 
 var _ bearer.PolicyFeature = (*Policy)(nil)

@@ -48,7 +48,7 @@ type Store struct {
 	stores.Shared
 }
 
-var errNoDSN = errors.New("postgres needs a dsn")
+var errNoDSN = errors.New("postgres: the option dsn is required")
 
 // CaddyModule returns the Caddy module information.
 func (*Store) CaddyModule() caddy.ModuleInfo {
@@ -77,7 +77,7 @@ func (p *Store) Provision(caddy.Context) error {
 		if err != nil {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
-		return &stores.Remote{SharedStore: s, Check: s.Open, Close: s.Close, VolatilityReason: s.VolatilityReason, SeparateStoreHint: "for PostgreSQL table, or another database", CountConnections: s.PoolStats}, nil
+		return &stores.Remote{SharedStore: s, Check: s.Open, Close: s.Close, VolatilityReason: s.VolatilityReason, SeparateStoreHint: "the option table, or a separate database", CountConnections: s.PoolStats}, nil
 	})
 }
 

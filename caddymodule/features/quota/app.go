@@ -31,7 +31,7 @@ func init() {
 // countsPool maps issuers, or guards without the fhir app, to their counts, which survive reloads.
 var countsPool = caddy.NewUsagePool()
 
-var rejectedRequests = metrics.NewCounters("quota_refusals_total", "Requests that a quota refused.", "quota")
+var rejectedRequests = metrics.NewCounters("quota_refusals_total", "Requests rejected by a quota.", "quota")
 
 // limiter applies the quotas of a configuration and keeps the counts of the previous one.
 type limiter struct {
@@ -141,7 +141,7 @@ func (g *Guard) Subdirectives() (fields option.Block, repeatable []string) {
 	return subdirectives(&g.Quotas)
 }
 
-var errConfiguredInApp = errors.New("quota: with the fhir app it is an option of the app, in its block fhir { … }")
+var errConfiguredInApp = errors.New("quota: with the fhir app, set this option in the block fhir { … } instead")
 
 // Admission implements [bearer.AdmissionFeature].
 func (g *Guard) Admission(s bearer.Site) (bearer.Admission, error) {

@@ -380,7 +380,7 @@ func (w *slidingWindow) appendEncoded(b []byte) []byte {
 	return b
 }
 
-var errCorruptCount = errors.New("a damaged count")
+var errCorruptCount = errors.New("corrupt usage count")
 
 // decodeWindow decodes the output of appendEncoded.
 func decodeWindow(b []byte) (w slidingWindow, err error) {

@@ -67,7 +67,7 @@ func subdirectives(to *[]Quota) (fields option.Block, repeatable []string) {
 func (q *Quota) parse(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) != 4 {
-		return d.Err("a quota has a name, client, person or network, a limit and a window: quota apps client 1000 1m")
+		return d.Err("expected a name, client, person or network, a limit and a window, for example: quota apps client 1000 1m")
 	}
 	q.Name, q.HolderKind = args[0], HolderKind(args[1])
 	if err := errors.Join(option.ParseNumber(&q.Limit)(args[2]), option.ParseDuration(&q.Window)(args[3])); err != nil {
@@ -85,7 +85,7 @@ func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
 	cost := 1
 	if costText != "" {
 		if cost, err = strconv.Atoi(costText); err != nil {
-			return d.Errf("count %s: %q is no number", kind, costText)
+			return d.Errf("count %s: %q is not a number", kind, costText)
 		}
 	}
 	if _, exists := q.Costs[kind]; exists {
@@ -128,13 +128,13 @@ func (q *Quota) Check() error {
 	window := time.Duration(q.Window)
 	switch {
 	case !namePattern.MatchString(q.Name):
-		return fmt.Errorf("quota %q: a name has up to 32 lower-case letters, digits, - and _", q.Name)
+		return fmt.Errorf("quota %q: the name must be up to 32 lower-case letters, digits, - and _, and start with a letter or digit", q.Name)
 	case !slices.Contains([]HolderKind{Client, Person, Network}, q.HolderKind):
-		return fmt.Errorf("quota %s: %q is none of client, person and network", q.Name, q.HolderKind)
+		return fmt.Errorf("quota %s: %q is not client, person or network", q.Name, q.HolderKind)
 	case q.Limit < 1 || q.Limit > maxLimit:
 		return fmt.Errorf("quota %s: the limit must be between 1 and %d", q.Name, maxLimit)
 	case window < minWindow || window > maxWindow || window%time.Second != 0:
-		return fmt.Errorf("quota %s: the window must be whole seconds, from 1s to 31d", q.Name)
+		return fmt.Errorf("quota %s: the window must be from 1s to 31d, in whole seconds", q.Name)
 	}
 	for kind, cost := range q.Costs {
 		if err := q.checkCost(kind, cost); err != nil {
@@ -144,12 +144,12 @@ func (q *Quota) Check() error {
 	return nil
 }
 
-var errPersonTokenQuota = errors.New("count token: a request for a token says which client it is from, and not yet for which person")
+var errPersonTokenQuota = errors.New("count token: a quota for persons cannot count token requests, because the person is not yet identified")
 
 func (q *Quota) checkCost(requestKind string, cost int) error {
 	switch {
 	case requestKind != Request && requestKind != Token && !operationPattern.MatchString(requestKind):
-		return fmt.Errorf("count %q: use %s, %s, or an operation such as $expand", requestKind, Request, Token)
+		return fmt.Errorf("unknown request kind %q: use %s, %s, or an operation such as $expand", requestKind, Request, Token)
 	case requestKind == Token && q.HolderKind == Person:
 		return errPersonTokenQuota
 	case cost < 1 || cost > q.Limit:
@@ -255,7 +255,7 @@ func (l *limit) exceededError(to http.Header, at quotaState, first bool) *Exceed
 
 // Error implements error.
 func (r *ExceededError) Error() string {
-	return fmt.Sprintf("the quota %s of the %s is used up", r.Quota, r.HolderKind)
+	return fmt.Sprintf("quota %s of the %s exceeded", r.Quota, r.HolderKind)
 }
 
 // IssueType returns the code of the OperationOutcome.
@@ -264,5 +264,5 @@ func (r *ExceededError) IssueType() string { return "throttled" }
 // Diagnostics returns the message for the client's developer. It must not contain quotation marks, which error_description
 // excludes (RFC 6749 §5.2).
 func (r *ExceededError) Diagnostics() string {
-	return fmt.Sprintf("The quota %s of this %s is used up. Try again in %d s.", r.Quota, r.HolderKind, r.wait)
+	return fmt.Sprintf("The quota %s of this %s is exceeded. Try again in %d s.", r.Quota, r.HolderKind, r.wait)
 }

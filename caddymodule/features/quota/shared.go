@@ -33,7 +33,7 @@ type leaseResult struct {
 	wait      time.Duration // time until enough remains; 0 if enough remained
 }
 
-var errConflicts = errors.New("too many conflicting changes by other gateways")
+var errConflicts = errors.New("lockout counters: too many conflicting updates by other gateways")
 
 // leaseQuota takes the cost of a request, the unreported usage and, if possible, more from the store.
 func (s *Shared) leaseQuota(ctx context.Context, l *limit, h *holder, cost, unreported, want int) (b leaseResult, err error) {
@@ -100,7 +100,7 @@ func (s *Shared) updateEntry(ctx context.Context, l *limit, h *holder, alter fun
 func updatedEntry(stored []byte, l *limit, now int64, alter func(w *slidingWindow, now int64) bool) ([]byte, error) {
 	w, err := decodeWindow(stored)
 	if err != nil {
-		return nil, fmt.Errorf("the quota %s: %w", l.Name, err)
+		return nil, fmt.Errorf("quota %s: %w", l.Name, err)
 	}
 	w.expire(l.sharedParts, now)
 	if !alter(&w, now) {

@@ -96,7 +96,7 @@ func (r *Store) configureTLS(o *redisstore.Options, authorities []byte) error {
 	case err != nil:
 		return err
 	case config != nil && o.TLS == nil:
-		return errors.New("tls_ca and tls_client need a url that begins with rediss")
+		return errors.New("tls_ca and tls_client require a url with the scheme rediss")
 	case config != nil:
 		o.TLS = config
 	}
@@ -107,7 +107,7 @@ func openStore(options redisstore.Options) *stores.Remote {
 	s := redisstore.New(options)
 	return &stores.Remote{
 		SharedStore: s, Close: s.Close,
-		Check: s.Check, VolatilityReason: s.VolatilityReason, ProbeSubscription: s.ProbeSubscription, SeparateStoreHint: "for Redis key_prefix, another database, or another server",
+		Check: s.Check, VolatilityReason: s.VolatilityReason, ProbeSubscription: s.ProbeSubscription, SeparateStoreHint: "the option key_prefix, another database, or another server",
 		CountConnections: func() (open, opened int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)
@@ -156,11 +156,11 @@ var (
 
 // Errors of a URL quote no input: after a mistake, any part of it may be a password.
 var (
-	errURL = errors.New("url is not redis://[<user>:<password>@]<host>[:<port>][/<database>], rediss://… or unix://[<user>:<password>@]/<socket>; " +
-		"in its user and password, write %40 for @, %2F for /, %3A for :, %3F for ? and %23 for #")
-	errURLParameter = errors.New("url has another parameter than addr, cluster, db, master_name, sentinel_username and sentinel_password, or one of them twice or with a wrong value")
-	errURLModes     = errors.New("url has master_name and cluster, which exclude each other, or parameters of one without it")
-	errURLDatabase  = errors.New("url names a database of a cluster, which has none but 0")
+	errURL = errors.New("invalid url: use redis://[<user>:<password>@]<host>[:<port>][/<database>], rediss://… or unix://[<user>:<password>@]/<socket>; " +
+		"percent-encode the user and password: %40 for @, %2F for /, %3A for :, %3F for ? and %23 for #")
+	errURLParameter = errors.New("url has an unknown, repeated or invalid parameter: supported are addr, cluster, db, master_name, sentinel_username and sentinel_password")
+	errURLModes     = errors.New("url has conflicting parameters: use either master_name or cluster, and only the parameters that belong to it")
+	errURLDatabase  = errors.New("url selects a database, but a cluster has only database 0")
 )
 
 // parseURL parses the servers' addresses and the credentials.

@@ -193,9 +193,9 @@ func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 func (m *registrationRequest) checkIdentity(c *registeredClient) error {
 	switch {
 	case m.ID != c.Client.ID:
-		return invalidMetadata("client_id must be that of the client")
+		return invalidMetadata("client_id does not match the registered client")
 	case m.Secret != "" && (c.SecretDigest == nil || !client.MatchesDigest(c.SecretDigest, m.Secret)):
-		return invalidMetadata("client_secret must be that of the client, or left out")
+		return invalidMetadata("client_secret does not match the registered client: omit it or send the current secret")
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (r *Registration) rejectLocalURIs(lists ...[]string) error {
 	for _, uri := range slices.Concat(lists...) {
 		u, err := url.Parse(uri)
 		if err == nil && u.Scheme == issuer.Scheme && strings.EqualFold(hostWithPort(u), hostWithPort(issuer)) {
-			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is this server's own"}
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "redirect and logout URIs must not be URIs of this server"}
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (r *Registration) readMetadata(w http.ResponseWriter, request *http.Request
 	}
 	m := new(registrationRequest)
 	if err := strictjson.Unmarshal(body, m); err != nil {
-		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
+		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is not a JSON object with client metadata", Err: err}
 	}
 	if m.AuthMethod == "" {
 		m.AuthMethod = "client_secret_basic"
@@ -130,7 +130,7 @@ func (m *clientMetadata) check(grantTypes []string) error {
 	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", client.PrivateKeyJWT}, m.AuthMethod):
 		return invalidMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
 	case m.AuthAlgorithm != "" && !slices.Contains(client.AssertionAlgorithms, jose.SignatureAlgorithm(m.AuthAlgorithm)):
-		return invalidMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
+		return invalidMetadata("token_endpoint_auth_signing_alg must be one of token_endpoint_auth_signing_alg_values_supported")
 	case !onlyContains(m.ResponseTypes, "code"):
 		return invalidMetadata("response_types must be code")
 	case !onlyContains(m.GrantTypes, grantTypes...) || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, client.GrantTypeAuthorizationCode):
@@ -142,15 +142,15 @@ func (m *clientMetadata) check(grantTypes []string) error {
 	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
 		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
 	case m.UserinfoAlgorithm != "" && !slices.Contains(keyring.IDTokenAlgorithms, jose.SignatureAlgorithm(m.UserinfoAlgorithm)):
-		return invalidMetadata("userinfo_signed_response_alg is not one of userinfo_signing_alg_values_supported")
+		return invalidMetadata("userinfo_signed_response_alg must be one of userinfo_signing_alg_values_supported")
 	case m.RequestAlgorithm != "" && !slices.Contains(client.RequestObjectAlgorithms(), m.RequestAlgorithm):
-		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
+		return invalidMetadata("request_object_signing_alg must be one of request_object_signing_alg_values_supported")
 	case m.RequireRequestObject && m.RequestAlgorithm == client.AlgorithmNone:
-		return invalidMetadata("require_signed_request_object and request_object_signing_alg none exclude each other")
+		return invalidMetadata("require_signed_request_object cannot be combined with request_object_signing_alg none")
 	case len(m.RequestURIs) > maxRedirectURIs || slices.ContainsFunc(m.RequestURIs, func(uri string) bool { uri, _, _ = strings.Cut(uri, "#"); return !isFetchable(uri) }):
-		return invalidMetadata("request_uris must be at most 20, each https and absolute")
+		return invalidMetadata("request_uris must be at most 20 absolute https URIs")
 	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
-		return invalidMetadata("backchannel_logout_uri must be https, absolute and without a fragment")
+		return invalidMetadata("backchannel_logout_uri must be an absolute https URI without a fragment")
 	case m.Name != "" && strings.TrimSpace(m.Name) == "":
 		return invalidMetadata("client_name must not be blank")
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
@@ -172,20 +172,20 @@ func (m *clientMetadata) usesKeys() bool {
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
-		return invalidMetadata("jwks and jwks_uri must not both be there")
+		return invalidMetadata("jwks and jwks_uri must not be used together")
 	case !m.usesKeys():
 		return nil
 	case m.JWKSURI != "":
 		if !isFetchable(m.JWKSURI) {
-			return invalidMetadata("jwks_uri must be https, absolute and without a fragment")
+			return invalidMetadata("jwks_uri must be an absolute https URI without a fragment")
 		}
 	case m.JWKS == nil:
-		return invalidMetadata("private_key_jwt and signed request objects need jwks or jwks_uri")
+		return invalidMetadata("private_key_jwt and signed request objects require jwks or jwks_uri")
 	case client.ContainsPrivateKey(m.JWKS):
 		return invalidMetadata("jwks contains a private key: register only the public key, and generate a new key pair")
 	default:
 		if _, err := relyingparty.NewInlineKeySet(m.JWKS); err != nil {
-			return invalidMetadata("jwks must be a JWK Set with a public key for signatures")
+			return invalidMetadata("jwks must be a JWK Set with a public signing key")
 		}
 	}
 	return nil
@@ -199,7 +199,7 @@ func isFetchable(uri string) bool {
 
 func (m *clientMetadata) checkURIs() error {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
-		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
+		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "redirect_uris must have 1 to 20 URIs, and post_logout_redirect_uris at most 20"}
 	}
 	check := client.CheckRedirectURI
 	if m.ApplicationType == applicationNative {
@@ -207,12 +207,12 @@ func (m *clientMetadata) checkURIs() error {
 	}
 	for name, uri := range map[string]string{"logo_uri": m.LogoURI, "policy_uri": m.PolicyURI, "tos_uri": m.TermsURI} {
 		if uri, _, _ := strings.Cut(uri, "#"); uri != "" && !isFetchable(uri) {
-			return invalidMetadata(name + " must be https and absolute")
+			return invalidMetadata(name + " must be an absolute https URI")
 		}
 	}
 	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
 		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameterSize {
-			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "redirect URIs must be absolute https (or http://localhost) URIs without a fragment", Err: err}
 		}
 	}
 	return nil
@@ -233,7 +233,7 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 			Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.AuthMethod != client.PrivateKeyJWT, Required: m.RequireRequestObject,
 		}
 	case m.RequireRequestObject:
-		return c, invalidMetadata("require_signed_request_object: this server does not accept request objects of clients that register themselves")
+		return c, invalidMetadata("require_signed_request_object is not supported for self-registered clients")
 	}
 	if m.AuthMethod == client.PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
 		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.AuthAlgorithm
@@ -248,7 +248,7 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 		case slices.Contains(r.Scopes, scope):
 			c.Scopes = append(c.Scopes, scope)
 		default:
-			return c, invalidMetadata("scope holds more than clients that register may have")
+			return c, invalidMetadata("scope contains a scope that self-registered clients cannot be granted")
 		}
 	}
 	return c, nil

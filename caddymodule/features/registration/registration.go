@@ -110,13 +110,13 @@ var registeredIDPattern = regexp.MustCompile("^" + namecheck.SelfRegisteredPrefi
 
 var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
-	Description: "send the access token of the registration, as Authorization: Bearer",
+	Description: "the registration or initial access token is missing or invalid: send it as a bearer token",
 }
 
 // CheckScope rejects a scope that registered apps cannot be granted.
 func CheckScope(scope string) error {
 	if client.IsSystemScope(scope) {
-		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
+		return fmt.Errorf("scope %s is for backend services, which must be configured by an administrator", scope)
 	}
 	return smart.CheckScope(scope)
 }
@@ -144,10 +144,10 @@ func (r *Registration) Extend(core *authorize.Core) error {
 // initialize sets defaults. It returns an error if the configuration is invalid.
 func (r *Registration) initialize(issuer string, grants client.GrantTypes, logger *slog.Logger) error {
 	if r.InitialAccessToken == "" || r.Storage == nil {
-		return errors.New("it needs an initial_access_token and a storage")
+		return errors.New("initial_access_token and storage are required")
 	}
 	if !slices.Contains([]string{"", client.PKCERequired, client.PKCEOptional}, r.PKCE) {
-		return fmt.Errorf("pkce %q is not known: use %s or %s", r.PKCE, client.PKCERequired, client.PKCEOptional)
+		return fmt.Errorf("pkce %q is not supported: use %s or %s", r.PKCE, client.PKCERequired, client.PKCEOptional)
 	}
 	for _, scope := range r.Scopes {
 		if err := CheckScope(scope); err != nil {
@@ -155,7 +155,7 @@ func (r *Registration) initialize(issuer string, grants client.GrantTypes, logge
 		}
 	}
 	if client.IsGuessable(r.InitialAccessToken) {
-		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + client.SecretCommand)
+		logger.Warn("initial_access_token is guessable (less than 128 bits); generate a new one with: " + client.SecretCommand)
 	}
 	caddyClients := newCaddyStore(r.Storage, r.Folder)
 	if r.clients = caddyClients; r.Store != nil {
@@ -268,7 +268,7 @@ func (r *Registration) storeClient(ctx context.Context, c *registeredClient) err
 		return err
 	}
 	if err := r.clients.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
-		return fmt.Errorf("storing a registered client: %w", err)
+		return fmt.Errorf("storing the registered client: %w", err)
 	}
 	return nil
 }
@@ -349,7 +349,7 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 		"request_objects":      option.Flag(&r.RequestObjects),
 	}.Parse(d)
 	if err == nil && r.InitialAccessToken == "" {
-		err = d.Err("registration needs an initial_access_token")
+		err = d.Err("registration: the option initial_access_token is required")
 	}
 	return err
 }
@@ -383,7 +383,7 @@ var (
 	_ client.Source        = (*Registration)(nil)
 )
 
-var errNoSecret = errors.New("the client has no secret: it authenticates by keys, or not at all")
+var errNoSecret = errors.New("the client has no secret: it is public or authenticates with keys")
 
 // ListClients returns the registered clients, and an error if some cannot be read.
 func (r *Registration) ListClients(ctx context.Context) (found []client.RegisteredClient, err error) {

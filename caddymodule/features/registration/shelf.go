@@ -38,7 +38,7 @@ type clientStore interface {
 	location(id string) string
 }
 
-var errClientLimit = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+var errClientLimit = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the maximum number of registered clients is reached"}
 
 // caddyStore is a shelf in Caddy's storage. Gateways that share it may each exceed the limit
 // by one client.
@@ -71,7 +71,7 @@ func newCaddyStore(storage Storage, path string) *caddyStore {
 
 func (f *caddyStore) key(id string) string { return f.path + "/" + id + ".json" }
 
-func (f *caddyStore) location(id string) string { return f.key(id) + " in storage" }
+func (f *caddyStore) location(id string) string { return f.key(id) + " in Caddy's storage" }
 
 func (f *caddyStore) load(ctx context.Context, id string) ([]byte, error) {
 	value, err := f.cache.Get(ctx, id)

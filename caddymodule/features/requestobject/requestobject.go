@@ -139,7 +139,7 @@ func (o *reader) loadObject(ctx context.Context, c *client.Client, p oauth2.Para
 	case !c.RequestObjects.Allowed:
 		return "", flow.RejectRequestObject(p)
 	case value != "" && reference != "":
-		return "", oauth2.InvalidRequest("send request or request_uri, not both")
+		return "", oauth2.InvalidRequest("request and request_uri must not be used together")
 	case value != "":
 		return value, nil
 	}
@@ -168,17 +168,17 @@ func (o *reader) verifyAndMerge(ctx context.Context, c *client.Client, p oauth2.
 	var claims objectClaims
 	objectParameters := map[string]json.RawMessage{}
 	if err := strictjson.Unmarshal(text, &objectParameters); err != nil {
-		return nil, invalidObject("the request object holds no JSON object, or a name twice", err)
+		return nil, invalidObject("the claims of the request object are not a JSON object with unique names", err)
 	}
 	if err := json.Unmarshal(text, &claims); err != nil {
-		return nil, invalidObject("iss, sub, aud, exp or nbf of the request object is malformed", err)
+		return nil, invalidObject("iss, sub, aud, exp or nbf in the request object is malformed", err)
 	}
 	if err := claims.check(c.ID, o.issuer); err != nil {
 		return nil, err
 	}
 	if c.RequestObjects.Required {
 		if objectParameters["client_id"] == nil {
-			return nil, invalidObject("the request object must have client_id", nil)
+			return nil, invalidObject("client_id is missing in the request object", nil)
 		}
 		if err := claims.checkLifetime(); err != nil {
 			return nil, err
@@ -194,15 +194,15 @@ func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {
 	case c.Issuer != "" && c.Issuer != clientID:
-		return invalidObject("iss of the request object must be the client_id", nil)
+		return invalidObject("iss in the request object must be the client_id", nil)
 	case c.Subject == clientID:
-		return invalidObject("sub of the request object must not be the client_id", nil)
+		return invalidObject("sub in the request object must not be the client_id", nil)
 	case len(c.Audience) > 0 && !slices.Contains(c.Audience, issuer):
-		return invalidObject("aud of the request object must be the issuer; SMART's aud belongs beside it", nil)
+		return invalidObject("aud in the request object must be the issuer; send SMART's aud as a separate parameter", nil)
 	case c.Expiry != nil && !now.Before(c.Expiry.Time().Add(leeway)):
 		return invalidObject("the request object has expired", nil)
 	case c.NotBefore != nil && c.NotBefore.Time().After(now.Add(leeway)):
-		return invalidObject("nbf of the request object is still to come", nil)
+		return invalidObject("the request object is not yet valid (nbf)", nil)
 	}
 	return nil
 }
@@ -211,9 +211,9 @@ func (c *objectClaims) check(clientID, issuer string) error {
 func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
-		return invalidObject("the request object must have exp, nbf and aud", nil)
+		return invalidObject("exp, nbf or aud is missing in the request object", nil)
 	case c.Expiry.Time().Sub(c.NotBefore.Time()) > maxLifetime:
-		return invalidObject("exp of the request object must be at most 60 minutes after nbf", nil)
+		return invalidObject("exp in the request object must be at most 60 minutes after nbf", nil)
 	}
 	return nil
 }
@@ -233,9 +233,9 @@ func mergeParameters(p, base oauth2.Parameters, objectParameters map[string]json
 		case err != nil:
 			return nil, err
 		case name == "request" || name == "request_uri":
-			return nil, invalidObject("a request object must hold no other", nil)
+			return nil, invalidObject("a request object must not contain request or request_uri", nil)
 		case mustMatch && p.Get(name) != "" && p.Get(name) != value:
-			return nil, invalidObject("client_id and response_type of the request object must be those beside it", nil)
+			return nil, invalidObject("client_id and response_type in the request object must match the request parameters", nil)
 		}
 		all.Set(name, value)
 	}
@@ -253,7 +253,7 @@ func parameterValue(name string, raw json.RawMessage) (value string, err error) 
 	case '{', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		value = string(raw)
 	default:
-		err = invalidObject(name+" of the request object must be a string, a number or an object", nil)
+		err = invalidObject(name+" in the request object must be a string, a number or an object", nil)
 	}
 	return value, err
 }
@@ -300,7 +300,7 @@ func fetchObject(ctx context.Context, c *client.Client, uri string) (string, err
 	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash (OpenID Connect Core §6.2)
 	registered := func(other string) bool { other, _, _ = strings.Cut(other, "#"); return other == address }
 	if !slices.ContainsFunc(c.RequestObjects.URIs, registered) {
-		return "", invalidRequestURI("request_uri is not one that the client registered in request_uris", nil)
+		return "", invalidRequestURI("request_uri is not registered in request_uris", nil)
 	}
 	object, err := relyingparty.Fetch(ctx, c.Transport, address, maxRequestObject)
 	if err != nil {
@@ -319,23 +319,23 @@ func verifyObject(ctx context.Context, c *client.Client, object string) ([]byte,
 		Critical  []string `json:"crit"`
 	}
 	if len(parts) != 3 || client.DecodeJWTPart(parts[0], &header) != nil {
-		return nil, invalidObject("the request object is no JWT", nil)
+		return nil, invalidObject("the request object is not a JWT", nil)
 	}
 	typ := strings.ToLower(strings.TrimPrefix(header.Type, "application/"))
 	registered := c.RequestObjects.Algorithm
 	switch {
 	case registered != "" && header.Algorithm != registered:
-		return nil, invalidObject("alg of the request object is not the client's request_object_signing_alg", nil)
+		return nil, invalidObject("alg of the request object does not match the client's request_object_signing_alg", nil)
 	case !slices.Contains([]string{"", "jwt", "oauth-authz-req+jwt"}, typ) || len(header.Critical) > 0:
-		return nil, invalidObject("typ of the request object must be oauth-authz-req+jwt or JWT, and it may have no crit", nil)
+		return nil, invalidObject("typ of the request object must be oauth-authz-req+jwt or JWT, and crit is not supported", nil)
 	case header.Algorithm == client.AlgorithmNone && c.RequestObjects.Required:
-		return nil, invalidObject("the request object must be signed: the client requires it", nil)
+		return nil, invalidObject("the request object must be signed, as required for this client", nil)
 	case header.Algorithm == client.AlgorithmNone && parts[2] != "":
 		return nil, invalidObject("a request object with alg none must have no signature", nil)
 	case header.Algorithm == client.AlgorithmNone:
 		claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 		if err != nil {
-			err = invalidObject("the request object is no JWT", err)
+			err = invalidObject("the request object is not a JWT", err)
 		}
 		return claims, err
 	}
@@ -344,14 +344,14 @@ func verifyObject(ctx context.Context, c *client.Client, object string) ([]byte,
 
 func verifySignature(ctx context.Context, c *client.Client, object string, alg jose.SignatureAlgorithm) ([]byte, error) {
 	if c.Keys == nil || !slices.Contains(client.AssertionAlgorithms, alg) {
-		return nil, invalidObject("the client has no keys, or alg is not one of request_object_signing_alg_values_supported", nil)
+		return nil, invalidObject("the client has no keys, or alg of the request object is not supported", nil)
 	}
 	claims, err := c.Keys.VerifySignature(ctx, object)
 	switch {
 	case errors.Is(err, relyingparty.ErrSignature), errors.Is(err, relyingparty.ErrUnknownKey):
-		return nil, invalidObject("the request object is not signed by a registered key with this kid and alg", err)
+		return nil, invalidObject("the signature of the request object does not match a registered key with this kid and alg", err)
 	case err != nil:
-		return nil, invalidObject("the keys of the client cannot be had at its jwks_uri", err)
+		return nil, invalidObject("the client's keys could not be fetched from jwks_uri", err)
 	}
 	return claims, nil
 }

@@ -63,7 +63,7 @@ func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*adminRequest) (any
 	}
 	roster, ok := fhirapp.FeatureOf[*Roster](app)
 	if !ok {
-		return nil, errors.New("the app has no roster")
+		return nil, errors.New("the fhir app has no roster of clients and users")
 	}
 	parts := append(strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), "/fhir/"), "/", 3), "", "")
 	name, err := url.PathUnescape(parts[1])
@@ -109,7 +109,7 @@ func postClientAction(r *adminRequest) (any, error) {
 	case "secret":
 		return r.recordChange("new secret")(r.RotateSecret(r.httpRequest.Context(), r.name))
 	}
-	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
+	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("unknown action %q: use approve or secret", r.action)}
 }
 
 // reset replaces unreadable records of clients and users, and returns the resulting numbers of entries.
@@ -118,7 +118,7 @@ func reset(r *adminRequest) (any, error) {
 	if err != nil {
 		return nil, apiError(err)
 	}
-	r.app.Audit(r.httpRequest.Context(), audit.Event{Kind: audit.KindRegistration, Reason: "unreadable clients and people replaced by the operator"})
+	r.app.Audit(r.httpRequest.Context(), audit.Event{Kind: audit.KindRegistration, Reason: "unreadable clients and users replaced by the operator"})
 	return map[entry.Kind]int{entry.Clients: snapshot.Len(entry.Clients), entry.Users: snapshot.Len(entry.Users)}, nil
 }
 
@@ -143,9 +143,9 @@ func (r *adminRequest) readBody() ([]byte, error) {
 	case err != nil:
 		return nil, badRequest(err)
 	case len(body) > maxEntrySize:
-		return nil, badRequest(errors.New("the body is too long"))
+		return nil, badRequest(errors.New("the request body is too large"))
 	case !json.Valid(body):
-		return nil, badRequest(errors.New("the body is not JSON"))
+		return nil, badRequest(errors.New("the request body is not valid JSON"))
 	}
 	return body, nil
 }

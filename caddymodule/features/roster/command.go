@@ -23,40 +23,40 @@ func init() {
 }
 
 var clientCommand = command.Command{
-	Name: "fhir-client", Short: "Adds and changes clients of the running gateway", Long: `
-Clients in the gateway's durable store, beside those in the Caddyfile: they are added and changed without a reload, and
-are the same at all gateways that share the store. Apps that registered themselves are listed too.
+	Name: "fhir-client", Short: "Manages the clients of the running gateway", Long: `
+Manages clients in the gateway's durable store, in addition to those in the Caddyfile. Changes need no reload and
+apply to all gateways that share the store. Self-registered clients are listed, too.
 
-An option is a line as in the Caddyfile, in quotation marks:
+Each option is a quoted line with Caddyfile syntax:
 
 	caddy fhir-client add growth-chart --secret \
 		"redirect_uri https://growth.example/callback" "scope launch/patient patient/*.rs"`,
 	Subcommands: append(subcommands("clients", "client_id", parseClient),
 		command.Subcommand{
-			Use: "approve <client_id>", Short: "Approves an app that registered itself", Args: cobra.ExactArgs(1),
+			Use: "approve <client_id>", Short: "Approves a self-registered client", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
 				return requestChange(c, "Approved", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "approve"}})
 			},
 		},
 		command.Subcommand{
-			Use: "rotate-secret <client_id>", Short: "Gives a client a new secret; the old one ends", Args: cobra.ExactArgs(1),
+			Use: "rotate-secret <client_id>", Short: "Replaces a client's secret; the old secret becomes invalid", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
 				return requestChange(c, "Changed", command.Request{Method: http.MethodPost, Path: []string{"clients", c.Args[0], "secret"}})
 			},
 		},
 		command.Subcommand{
-			Use: "reset", Short: "Replaces clients and people in the store that cannot be read", Args: cobra.NoArgs, Run: resetEntries,
-			Long: "Puts the clients and people that this gateway knows in place of a record that cannot be read, which stays in the store\nunder another key. Nothing happens to one that can be read.",
+			Use: "reset", Short: "Replaces unreadable records of clients and users in the store", Args: cobra.NoArgs, Run: resetEntries,
+			Long: "Replaces unreadable records with the clients and users that this gateway last read. The unreadable records stay in the\nstore under other keys. Readable records are not changed.",
 		},
 	),
 }
 
 var userCommand = command.Command{
-	Name: "fhir-user", Short: "Adds and changes people who sign in with a password", Long: `
-People in the gateway's durable store, beside those in the Caddyfile: they are added and changed without a reload, and
-are the same at all gateways that share the store.
+	Name: "fhir-user", Short: "Manages users who sign in with a password", Long: `
+Manages users in the gateway's durable store, in addition to those in the Caddyfile. Changes need no reload and
+apply to all gateways that share the store.
 
-An option is a line as in the Caddyfile, in quotation marks:
+Each option is a quoted line with Caddyfile syntax:
 
 	caddy fhir-user add wendy "fhir_user Practitioner/wendy" "group nurses" \
 		"password_hash $(caddy hash-password --algorithm argon2id)"`,
@@ -70,20 +70,20 @@ type parser func(name string, lines []string) (json.RawMessage, error)
 // subcommands returns the subcommands that clients and users have in common.
 func subcommands(kind, argument string, parse parser) []command.Subcommand {
 	commands := []command.Subcommand{
-		{Use: "list", Short: "Lists all, wherever they were added", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
+		{Use: "list", Short: "Lists all entries and where they are configured", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
 		{
-			Use: "add <" + argument + "> [<option…>]", Short: "Adds one to the store", Args: cobra.MinimumNArgs(1),
+			Use: "add <" + argument + "> [<option…>]", Short: "Adds an entry to the store", Args: cobra.MinimumNArgs(1),
 			Run: func(c *command.Call) error { return addEntry(c, kind, parse) },
 		},
 		{
-			Use: "edit <" + argument + "> [<option…>]", Short: "Changes one in the store: each option replaces what it had of it", Args: cobra.MinimumNArgs(1),
+			Use: "edit <" + argument + "> [<option…>]", Short: "Changes an entry in the store: each option replaces all values of that option", Args: cobra.MinimumNArgs(1),
 			Flags: func(cmd *cobra.Command) {
-				cmd.Flags().String("patch", "", "a JSON merge patch (RFC 7396) in place of options, such as '{\"scopes\": null}'")
+				cmd.Flags().String("patch", "", "a JSON merge patch (RFC 7396) instead of options, such as '{\"scopes\": null}'")
 			},
 			Run: func(c *command.Call) error { return editEntry(c, kind, parse) },
 		},
 		{
-			Use: "remove <" + argument + ">", Short: "Removes one, and ends what it was given", Args: cobra.ExactArgs(1),
+			Use: "remove <" + argument + ">", Short: "Removes an entry and revokes its access", Args: cobra.ExactArgs(1),
 			Run: func(c *command.Call) error {
 				return requestChange(c, "Removed", command.Request{Method: http.MethodDelete, Path: []string{kind, c.Args[0]}})
 			},
@@ -91,7 +91,7 @@ func subcommands(kind, argument string, parse parser) []command.Subcommand {
 	}
 	if kind == "clients" {
 		commands[1].Flags = func(cmd *cobra.Command) {
-			cmd.Flags().Bool("secret", false, "make a secret, and print it; without it and without keys, the client is public")
+			cmd.Flags().Bool("secret", false, "generate a secret and print it; a client with neither secret nor keys is public")
 		}
 	}
 	return commands
@@ -115,11 +115,11 @@ func listEntries(c *command.Call, kind string) error {
 func entryState(e fhirapp.Entry) string {
 	switch {
 	case e.Problem != "":
-		return "not in force: " + e.Problem
+		return "inactive: " + e.Problem
 	case e.PendingApproval:
-		return "waits for approval"
+		return "pending approval"
 	}
-	return "in force"
+	return "active"
 }
 
 func addEntry(c *command.Call, kind string, parse parser) error {
@@ -134,7 +134,7 @@ func addEntry(c *command.Call, kind string, parse parser) error {
 	return requestChange(c, "Added", command.Request{Method: http.MethodPost, Path: []string{kind}, Query: query, Body: config})
 }
 
-var errOptionsAndPatch = errors.New("say what to change: by options, or by --patch")
+var errOptionsAndPatch = errors.New("specify the change either with options or with --patch")
 
 func editEntry(c *command.Call, kind string, parse parser) error {
 	patch := []byte(c.Flag("patch"))
@@ -156,7 +156,7 @@ func resetEntries(c *command.Call) error {
 		Users   int `json:"users"`
 	}
 	return c.Do(command.Request{Method: http.MethodDelete, Path: []string{"roster"}}, &counts, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "In the store are now: clients %d, people %d.\n", counts.Clients, counts.Users)
+		_, err := fmt.Fprintf(out, "The store now contains %d clients and %d users.\n", counts.Clients, counts.Users)
 		return err
 	})
 }
@@ -167,7 +167,7 @@ func requestChange(c *command.Call, outcome string, r command.Request) error {
 	return c.Do(r, &e, func(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "%s %s.\n", outcome, e.Name)
 		if err == nil && e.Secret != "" {
-			_, err = fmt.Fprintf(out, "Its secret, which is not shown again: %s\n", e.Secret)
+			_, err = fmt.Fprintf(out, "Secret (not shown again): %s\n", e.Secret)
 		}
 		return err
 	})

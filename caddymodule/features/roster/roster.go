@@ -174,7 +174,7 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 			return e, badRequest(err)
 		}
 		if patched, err := entryName(entry.Kind(kind), e.Config); err != nil || patched != name {
-			return e, badRequest(cmp.Or(err, errors.New("a name stays as it is: add another entry")))
+			return e, badRequest(cmp.Or(err, errors.New("the name cannot be changed: add a new entry instead")))
 		}
 		return e, nil
 	}))
@@ -210,7 +210,7 @@ func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, er
 	rotated.Secret, digest = newSecret()
 	err := r.changeEntry(ctx, string(entry.Clients), id, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
 		if e.SecretSHA256 == nil {
-			return e, badRequest(errors.New("the client has no secret: it authenticates by keys, or not at all"))
+			return e, badRequest(errors.New("the client has no secret: it is public or authenticates with keys"))
 		}
 		e.SecretSHA256 = digest
 		return e, nil
@@ -291,7 +291,7 @@ func addToConfig(to *authorize.Config, kind entry.Kind, e entry.Entry) error {
 		to.Users = append(to.Users, user)
 		return err
 	}
-	return fmt.Errorf("entries of kind %q are not known", kind)
+	return fmt.Errorf("unknown entry kind %q", kind)
 }
 
 func storedClient(e entry.Entry) (client.Client, error) {
@@ -301,9 +301,9 @@ func storedClient(e entry.Entry) (client.Client, error) {
 	}
 	switch {
 	case c.Secret != "":
-		return client.Client{}, errors.New("secret: the server makes the secrets of clients in the store; ask for one")
+		return client.Client{}, errors.New("secret: the server generates secrets of stored clients: use --secret or ?secret=new")
 	case c.TLS != option.TLS{}:
-		return client.Client{}, errors.New("ca, client_certificate, client_key: files of this machine are for clients in the Caddyfile")
+		return client.Client{}, errors.New("ca, client_certificate, client_key: only clients in the Caddyfile can use local files")
 	}
 	stored, err := c.Literal()
 	if err != nil {
@@ -319,7 +319,7 @@ func storedUser(e entry.Entry) (people.User, error) {
 		return people.User{}, err
 	}
 	if u.TOTPSecret != "" {
-		return people.User{}, errors.New("totp_secret: people in the store set up their second factors themselves")
+		return people.User{}, errors.New("totp_secret: stored users enroll their second factors themselves")
 	}
 	if err := fhirapp.CheckPasswordHash(u.PasswordHash); err != nil {
 		return people.User{}, err
@@ -343,13 +343,13 @@ func entryName(kind entry.Kind, config []byte) (string, error) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(config, &identity); err != nil {
-		return "", errors.New("it must be an object of JSON, whose id or name is a string")
+		return "", errors.New("the entry must be a JSON object whose id or name is a string")
 	}
 	if kind == entry.Clients {
 		identity.Name = identity.ID
 	}
 	if identity.Name == "" {
-		return "", errors.New("a client needs an id, and a person a name")
+		return "", errors.New("the id of the client or the name of the user is missing")
 	}
 	return identity.Name, nil
 }
@@ -365,8 +365,8 @@ func newSecret() (secret string, digest []byte) {
 type collector struct{}
 
 var (
-	entriesMetric = prometheus.NewDesc("caddy_fhir_roster_entries", "Clients and users in the store, as this gateway last read them.", []string{"kind"}, nil)
-	limitMetric   = prometheus.NewDesc("caddy_fhir_roster_max_entries", "Clients or users at which the store refuses more of them.", []string{"kind"}, nil)
+	entriesMetric = prometheus.NewDesc("caddy_fhir_roster_entries", "Number of clients and users in the store, as last read by this gateway.", []string{"kind"}, nil)
+	limitMetric   = prometheus.NewDesc("caddy_fhir_roster_max_entries", "Maximum number of clients or users in the store.", []string{"kind"}, nil)
 	_             = metrics.Add(collector{})
 )
 

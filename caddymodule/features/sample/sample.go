@@ -66,7 +66,7 @@ func (h *Sample) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.shared = pooled.(*sampleStore)
-	ctx.Slogger().Info("sample records of people who do not exist, for trying out; changes are lost at a restart", "fhir_base", h.FHIRBase)
+	ctx.Slogger().Info("serving synthetic sample records; changes are lost on restart", "fhir_base", h.FHIRBase)
 	return nil
 }
 

@@ -113,7 +113,7 @@ func (lp *launchPage) showChoices(w http.ResponseWriter, r *http.Request, signed
 		return
 	}
 	if err != nil {
-		lp.logger.ErrorContext(r.Context(), "records for the launch page not read", "error", err)
+		lp.logger.ErrorContext(r.Context(), "loading patients for launch page failed", "error", err)
 		choice, problem = new(launch.Choice), launchProblem{Unavailable: true}
 	}
 	sealed, err := lp.sealer.Seal(w, r, launchPageID, signedIn.SID)
@@ -267,12 +267,12 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
-		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLaunch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
+		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.KindLaunch, Err: &oauth2.Error{Code: "access_denied", Description: "the user may not access the selected patient"}})
 		lp.showChoices(w, r, signedIn, p, launchProblem{PatientDenied: true})
 	case errors.Is(err, errInvalidContext):
 		lp.showChoices(w, r, signedIn, p, launchProblem{Invalid: true})
 	case err != nil:
-		lp.logger.ErrorContext(r.Context(), "app not launched", "client_id", app.ID, "error", err)
+		lp.logger.ErrorContext(r.Context(), "app launch failed", "client_id", app.ID, "error", err)
 		lp.showChoices(w, r, signedIn, p, launchProblem{Unavailable: true})
 	default:
 		lp.core.Trail.Record(r.Context(), audit.Event{Kind: audit.KindLaunch})
@@ -281,7 +281,7 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 }
 
 // errInvalidContext is the error of an invalid launch context.
-var errInvalidContext = errors.New("invalid context")
+var errInvalidContext = errors.New("invalid launch context")
 
 // registerLaunch registers the launch and returns its handle.
 func (lp *launchPage) registerLaunch(ctx context.Context, signedIn *session.SignedInPerson, app *client.Client, p oauth2.Parameters) (string, error) {

@@ -67,7 +67,7 @@ func (s *SCIM) ConfigureProvider(_ *fhirapp.App, c *authorize.Config, key string
 func (s *SCIM) Extend(core *authorize.Core) error {
 	guessable := client.IsGuessable(s.Token)
 	if guessable {
-		core.Config.Logger.Warn("scim of an idp has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "idp", s.Provider)
+		core.Config.Logger.Warn("scim token is guessable (less than 128 bits); generate a new one with: "+client.SecretCommand, "idp", s.Provider)
 	}
 	handler := &service{
 		Responder: core.Responder, limiter: core.Limiter, deprovisioner: core.Deprovisioner, store: core.Config.Durable,
@@ -132,9 +132,9 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provid
 		}
 		return s.serveUser(w, r, p, id, of)
 	case resource == "Users" || resource == "ServiceProviderConfig":
-		return &oauth2.Error{Code: "invalid_request", Description: "this method is not for this address", Status: http.StatusMethodNotAllowed}
+		return &oauth2.Error{Code: "invalid_request", Description: "method not allowed for this resource", Status: http.StatusMethodNotAllowed}
 	}
-	return &oauth2.Error{Code: "invalid_request", Description: "only Users and ServiceProviderConfig are here", Status: http.StatusNotFound}
+	return &oauth2.Error{Code: "invalid_request", Description: "unknown resource: only Users and ServiceProviderConfig are supported", Status: http.StatusNotFound}
 }
 
 // providerConfig returns the ServiceProviderConfig (RFC 7643 §5).
@@ -143,7 +143,7 @@ func providerConfig() any {
 	return map[string]any{
 		"schemas": []string{configSchema}, "patch": map[string]any{"supported": true}, "filter": map[string]any{"supported": true, "maxResults": 1},
 		"changePassword": no, "bulk": no, "sort": no, "etag": no,
-		"authenticationSchemes": []any{map[string]any{"type": "oauthbearertoken", "name": "Bearer token", "description": "the token of the option scim"}},
+		"authenticationSchemes": []any{map[string]any{"type": "oauthbearertoken", "name": "Bearer token", "description": "the token configured with the option scim"}},
 	}
 }
 
@@ -202,7 +202,7 @@ func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates boo
 	}
 	if err != nil {
 		return of, false, &oauth2.Error{
-			Code: "invalid_request", Description: "the body is no JSON of this kind, or too large", Err: fmt.Errorf("%w: %w", scimType("invalidSyntax"), err),
+			Code: "invalid_request", Description: "the body is not a valid SCIM JSON document, or too large", Err: fmt.Errorf("%w: %w", scimType("invalidSyntax"), err),
 		}
 	}
 	if r.Method == http.MethodPatch {
@@ -266,7 +266,7 @@ func (s *service) writeError(w http.ResponseWriter, r *http.Request, err error) 
 	}
 	endpoint.SetRetryAfter(w, err)
 	body := map[string]any{
-		"schemas": []string{errorSchema}, "status": strconv.Itoa(e.HTTPStatus()), "detail": cmp.Or(e.Description, "not possible at this moment"),
+		"schemas": []string{errorSchema}, "status": strconv.Itoa(e.HTTPStatus()), "detail": cmp.Or(e.Description, "temporarily unavailable"),
 	}
 	if kind, ok := errors.AsType[scimType](err); ok {
 		body["scimType"] = kind

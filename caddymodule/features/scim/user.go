@@ -63,7 +63,7 @@ func (n names) id() string {
 func parseID(id string) (n names, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(id)
 	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.NamedAfter == 0 {
-		return n, &oauth2.Error{Code: "invalid_request", Description: "no such user", Status: http.StatusNotFound}
+		return n, &oauth2.Error{Code: "invalid_request", Description: "user not found", Status: http.StatusNotFound}
 	}
 	return n, nil
 }
@@ -115,13 +115,13 @@ func (u *userInput) patchedAttributes() (set userInput, err error) {
 		case op == "remove":
 			continue
 		case op != "add" && op != "replace":
-			return set, &oauth2.Error{Code: "invalid_request", Description: "op is none of add, replace and remove", Err: scimType("invalidSyntax")}
+			return set, &oauth2.Error{Code: "invalid_request", Description: "op must be add, replace or remove", Err: scimType("invalidSyntax")}
 		case o.Path == "" && json.Unmarshal(o.Value, &members) != nil:
-			return set, invalidValue("value must be an object where there is no path")
+			return set, invalidValue("value must be an object if path is missing")
 		}
 		for name, value := range members {
 			if set.setAttribute(name, value) != nil {
-				return set, invalidValue("userName and externalId must be texts")
+				return set, invalidValue("userName and externalId must be strings")
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func parseFilter(text string) (names, error) {
 	operator, literal, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	var wanted userInput
 	if err := wanted.setAttribute(attribute, json.RawMessage(literal)); err != nil || !strings.EqualFold(operator, "eq") || wanted.names() == (names{}) {
-		return names{}, &oauth2.Error{Code: "invalid_request", Description: `only userName eq "…" and externalId eq "…" are understood`, Err: scimType("invalidFilter")}
+		return names{}, &oauth2.Error{Code: "invalid_request", Description: `only the filters userName eq "…" and externalId eq "…" are supported`, Err: scimType("invalidFilter")}
 	}
 	return wanted.names(), wanted.names().check()
 }
@@ -156,7 +156,7 @@ const renameTTL = 50 * 366 * 24 * time.Hour
 
 var errAmbiguous = &oauth2.Error{
 	Code: "invalid_request", Status: http.StatusConflict, Err: scimType("uniqueness"),
-	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
+	Description: "several users match: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
 // identify binds names to one person: the person with the externalId as sub, at the provider or the gateway, otherwise with

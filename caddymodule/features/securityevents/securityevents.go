@@ -132,7 +132,7 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 
 // applyEvent applies an event. An account event with only a session as its subject ends that session.
 func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name string, of subject) error {
-	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
+	reason := "security event from the identity provider: " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.RecordSessionEndReason(ctx, reason)
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.endSessions(ctx, p, of)
@@ -174,10 +174,10 @@ func (e *receiver) findAccounts(ctx context.Context, p *people.Provider, of subj
 }
 
 var errorDescriptions = map[string]string{
-	"invalid_request":  "the request, token or subject is malformed, too old or of a kind that is not understood",
-	"invalid_key":      "the signature is not by a key of the provider",
-	"invalid_issuer":   "iss is not the provider's issuer",
-	"invalid_audience": "aud is neither our client_id nor this address",
+	"invalid_request":  "the request, token or subject is malformed, too old or unsupported",
+	"invalid_key":      "the signature does not match a key of the identity provider",
+	"invalid_issuer":   "iss is not the identity provider's issuer",
+	"invalid_audience": "aud is neither the gateway's client_id nor this endpoint's URL",
 }
 
 // writeError sends an error response (RFC 8935 §2.4). After a 5xx, the token may be resent.
@@ -217,13 +217,13 @@ func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err
 	}
 	var id identifier
 	if err := strictjson.Unmarshal(json.RawMessage(e.SubjectID), &id); err != nil {
-		return of, relyingparty.NewEventError("sub_id: %w", err)
+		return of, relyingparty.NewEventError("parsing sub_id: %w", err)
 	}
 	if id.Format != "complex" {
 		return id.toSubject(issuer)
 	}
 	if id.User == nil && id.Session == nil {
-		return of, relyingparty.NewEventError("sub_id has neither user nor session")
+		return of, relyingparty.NewEventError("sub_id contains neither user nor session")
 	}
 	if id.User != nil {
 		of, err = id.User.toSubject(issuer)
@@ -232,7 +232,7 @@ func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err
 		var session subject
 		session, err = id.Session.toSubject(issuer)
 		if of.session = session.sub; err == nil && id.Session.Format != "opaque" {
-			err = relyingparty.NewEventError("session of sub_id has the format %.100q", id.Session.Format)
+			err = relyingparty.NewEventError("unsupported format of the session in sub_id: %.100q", id.Session.Format)
 		}
 	}
 	return of, err
@@ -243,7 +243,7 @@ func (id *identifier) toSubject(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":
 		if id.Issuer != issuer {
-			return of, relyingparty.NewEventError("iss of sub_id is %.200q", id.Issuer)
+			return of, relyingparty.NewEventError("unexpected iss in sub_id: %.200q", id.Issuer)
 		}
 		of.sub = id.Subject
 	case "opaque":
@@ -251,10 +251,10 @@ func (id *identifier) toSubject(issuer string) (of subject, err error) {
 	case "email":
 		of.email = id.Email
 	default:
-		return of, relyingparty.NewEventError("sub_id has the format %.100q", id.Format)
+		return of, relyingparty.NewEventError("unsupported sub_id format: %.100q", id.Format)
 	}
 	if value := of.sub + of.email; value == "" || len(value) > maxIdentifier {
-		return subject{}, relyingparty.NewEventError("%s in the subject has %d bytes", id.Format, len(value))
+		return subject{}, relyingparty.NewEventError("invalid length of %s in the subject: %d bytes", id.Format, len(value))
 	}
 	return of, nil
 }

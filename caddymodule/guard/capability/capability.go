@@ -95,7 +95,7 @@ func (m *Metadata) memoryShare(r *http.Request) *fairmemory.Share {
 func parseMetadataQuery(query string) ([]smart.Parameter, error) {
 	parameters, err := smart.ParseParameters(query)
 	if err != nil {
-		return nil, message.InvalidRequest(err, "The query can be read in several ways.")
+		return nil, message.InvalidRequest(err, "The query is ambiguous.")
 	}
 	if err := paging.RejectPagingLinks(parameters); err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ type LocalOperation struct {
 }
 
 // ErrInvalidStatement means that a text is not a CapabilityStatement that can be changed.
-var ErrInvalidStatement = errors.New("no CapabilityStatement")
+var ErrInvalidStatement = errors.New("text is not a CapabilityStatement")
 
 // ApplyChanges returns a CapabilityStatement with the changes. Unaffected parts stay unchanged, byte for byte.
 func ApplyChanges(statement []byte, changes Changes) ([]byte, error) {

@@ -187,7 +187,7 @@ func TestBatchRefusals(t *testing.T) {
 func TestBatchMistakes(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
-		"/Patient/a": "The entry's request.url is not relative to the FHIR base.",
+		"/Patient/a": "The entry's request.url must be relative to the FHIR base.",
 		"":           "The entry has no request.url.",
 	} {
 		r := parseBatchResponse(t, newGateway(t, records...).submit(patientA, "batch", bundleEntry("GET", target)), 1)

@@ -74,7 +74,7 @@ func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, 
 	case err != nil:
 		return nil, message.InvalidRequest(err, "The body could not be read.")
 	case int64(len(body)) > x.server.Limits.BodyBytes:
-		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.server.Limits.BodyBytes), Err: message.ErrInvalidBody}
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body exceeds %d bytes.", x.server.Limits.BodyBytes), Err: message.ErrInvalidBody}
 	case len(body) > 0 && !hasParsableBody(c) && strings.HasSuffix(c.Path, "_search"):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrInvalidBody}
 	case len(body) > 0 && !hasParsableBody(c) && !isBinaryContent(c.Header, i):
@@ -146,7 +146,7 @@ func decodeContent(a *message.Response) (*message.Response, error) {
 	value, _ := res.Member("data")
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(resource.Text(value)), ""))
 	if err != nil {
-		return nil, message.NewWithheldError(fmt.Errorf("data of a Binary: %w", err))
+		return nil, message.NewWithheldError(fmt.Errorf("decoding Binary.data: %w", err))
 	}
 	header := maps.Clone(a.Header)
 	setContentHeaders(header, binaryContentType(a))
@@ -173,7 +173,7 @@ func isBinaryContent(header http.Header, i interaction.Interaction) bool {
 
 var contentKinds = []interaction.Kind{interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate}
 
-var errSecurityContext = errors.New("several security contexts")
+var errSecurityContext = errors.New("more than one X-Security-Context header")
 
 // wrapInBinary wraps a content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
 // Binary is then judged as if the client had sent it.
@@ -181,11 +181,11 @@ func wrapInBinary(c message.Call, i interaction.Interaction, limit int64) (messa
 	contexts := c.Header.Values("X-Security-Context")
 	switch {
 	case len(contexts) > 1:
-		return c, message.InvalidRequest(errSecurityContext, "The header X-Security-Context may be sent once.")
+		return c, message.InvalidRequest(errSecurityContext, "Send the X-Security-Context header only once.")
 	case int64(base64.StdEncoding.EncodedLen(len(c.Body))) > limit:
 		return c, &guard.Error{
 			Status: http.StatusRequestEntityTooLarge, Err: message.ErrInvalidBody,
-			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", limit),
+			Description: fmt.Sprintf("The content exceeds %d bytes in base64.", limit),
 		}
 	}
 	var b bytes.Buffer
@@ -318,7 +318,7 @@ func (p contentWriter) forward(ctx context.Context, x *exchange, c message.Call)
 // format, as HAPI does with application/xml.
 const contentAccept = "application/octet-stream, */*;q=0.1"
 
-var errUnexpectedContent = errors.New("not the content of the version that was judged")
+var errUnexpectedContent = errors.New("response is not the content of the checked Binary version")
 
 // Header implements http.ResponseWriter.
 func (p *contentWriter) Header() http.Header { return p.header }

@@ -37,7 +37,7 @@ func (x *exchange) forward(w http.ResponseWriter, c message.Call, i interaction.
 			err = p.err
 		}
 		if x.isAborted = err != nil && p.headerSent; x.isAborted && !p.isClientGone {
-			x.enforcer.logger().Error("response aborted", "path", x.request.URL.Path, "error", err)
+			x.enforcer.logger().Error("incomplete response aborted", "path", x.request.URL.Path, "error", err)
 		}
 	}()
 	if err := x.server.Next.ServeHTTP(p, x.request); err != nil {
@@ -46,7 +46,7 @@ func (x *exchange) forward(w http.ResponseWriter, c message.Call, i interaction.
 	return p.finish()
 }
 
-var errNotRewritable = errors.New("only FHIR JSON and XML can be rewritten")
+var errNotRewritable = errors.New("response format cannot be rewritten: only FHIR JSON and XML are supported")
 
 // prepare changes the request so that its response can be rewritten: JSON or XML, uncompressed, no ranges. The content of a
 // Binary and the result of an operation may have any format.
@@ -66,7 +66,7 @@ func (p *forwardingWriter) prepare(i interaction.Interaction) error {
 	}
 	format, accept := message.FormatParameter(i.Parameters), message.RewritableTypes(header["Accept"])
 	if format != "" && !message.IsRewritable(format) || format == "" && len(accept) == 0 && len(message.ParseAccept(header)) > 0 {
-		return message.NotAcceptable(errNotRewritable, "Responses are FHIR JSON or XML: request application/fhir+json.")
+		return message.NotAcceptable(errNotRewritable, "Responses are only available as FHIR JSON or XML: request application/fhir+json.")
 	}
 	if header.Del("Accept"); len(accept) > 0 {
 		header["Accept"] = []string{strings.Join(accept, ", ")}
@@ -118,7 +118,7 @@ func (p *forwardingWriter) WriteHeader(status int) {
 	isHead := p.exchange.request.Method == http.MethodHead
 	if p.isRewritable {
 		if status == http.StatusPartialContent {
-			p.err = message.NewRewriteError(fmt.Errorf("%w: a part of a resource (status 206) cannot be rewritten", errNotRewritable))
+			p.err = message.NewRewriteError(fmt.Errorf("%w: partial content (status 206) cannot be rewritten", errNotRewritable))
 			return
 		}
 		message.DropBodyHeaders(p.header)
@@ -370,7 +370,7 @@ func (w *responseRewriter) rewriteHeaders(header http.Header, requestPath string
 			continue
 		}
 		header.Del(name)
-		w.enforcer.logger().Warn("response header removed: not an address below the FHIR base", "header", name, "host", address.HostOf(text))
+		w.enforcer.logger().Warn("response header removed: address outside the FHIR base", "header", name, "host", address.HostOf(text))
 	}
 }
 

@@ -976,16 +976,16 @@ func TestInvalidBody(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
-		{"bound", patientA, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server rejected the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"bound", patientA, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server rejected the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
 		{
 			"in words", patientA, 400, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of Brown"}]}`,
 			`{"issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of …"}],"resourceType":"OperationOutcome"}`,
 		},
-		{"about another one", patientA, 422, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"duplicate","diagnostics":"Invalid status"}]}`, "The FHIR server refuses the write."},
-		{"a conflict", staff, 409, outcome, "The resource was changed in the meantime, or others refer to it."},
-		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server refuses the write."},
-		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server refuses the write."},
+		{"about another one", patientA, 422, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"duplicate","diagnostics":"Invalid status"}]}`, "The FHIR server rejected the write."},
+		{"a conflict", staff, 409, outcome, "The resource has changed since it was read, or other resources refer to it."},
+		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server rejected the write."},
+		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server rejected the write."},
 	} {
 		g := newGateway(t)
 		w := httptest.NewRecorder()

@@ -140,7 +140,7 @@ func (b *Breaker) startCall() error {
 		}
 		return b.unavailableError()
 	case b.calls >= MaxCalls:
-		return fmt.Errorf("%w: %d calls are already waiting", store.ErrUnavailable, b.calls)
+		return fmt.Errorf("%w: %d calls are already in progress", store.ErrUnavailable, b.calls)
 	}
 	b.calls++
 	return nil
@@ -196,7 +196,7 @@ func (b *Breaker) probe() {
 	b.isProbing = false
 	if b.isDown && outcomeOf(err) != Unavailable {
 		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
-			b.logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.startedAt).Round(time.Millisecond))
+			b.logger.InfoContext(ctx, "store available again", "after", time.Since(b.outage.startedAt).Round(time.Millisecond))
 		}
 		b.isDown, b.lastOutage = false, store.Outage{StartedAt: b.outage.startedAt, EndedAt: time.Now()}
 	}
@@ -242,7 +242,7 @@ func (b *Breaker) recordFailure(ctx context.Context, err error) {
 	if store.CauseOf(err) != store.CauseUnavailable {
 		return // logged by the caller that tries the store
 	}
-	b.logger.ErrorContext(ctx, "store unreachable; requests that need it get 503 until it responds", "error", err)
+	b.logger.ErrorContext(ctx, "store unavailable; requests that need it get 503", "error", err)
 }
 
 // Subscribe implements [store.SharedStore]. An update triggers a probe of a store that is down, before a request does. A
@@ -262,7 +262,7 @@ func (b *Breaker) Subscribe(ctx context.Context, notify func(store.Update)) erro
 		return err
 	}
 	if probeErr := b.Probe(ctx); outcomeOf(probeErr) != Unavailable {
-		return fmt.Errorf("store responds but its change feed fails: %s", err.Error())
+		return fmt.Errorf("store available, but subscribing to changes failed: %s", err.Error())
 	}
 	return err
 }

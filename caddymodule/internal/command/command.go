@@ -66,7 +66,7 @@ func (n Command) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, err
 func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, error)) {
 	cmd.Args = v.Args
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w (put -- before an id that begins with -)", err)
+		return fmt.Errorf("%w (if an id starts with -, put -- before it)", err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cmd.SilenceUsage = true // the arguments are valid from here on
@@ -76,7 +76,7 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 		}
 		return v.Run(&Call{cmd, args, ask})
 	}
-	cmd.Flags().Bool("json", false, "print the answer of the gateway as it is")
+	cmd.Flags().Bool("json", false, "print the gateway's JSON response unchanged")
 	addAdminFlags(cmd)
 	if v.Flags != nil {
 		v.Flags(cmd)
@@ -90,7 +90,7 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 		return err
 	}
 	if err := json.Unmarshal(text, response); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
+		return fmt.Errorf("decoding the gateway's response: %w", err)
 	}
 	out := c.Cmd.OutOrStdout()
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); asJSON {
@@ -142,9 +142,9 @@ func (r Request) target() string {
 type sender func(context.Context, Request) ([]byte, error)
 
 func addAdminFlags(cmd *cobra.Command) {
-	cmd.Flags().String("address", "", "address of the admin API, if it is not the default or in --config")
-	cmd.Flags().String("config", "", "configuration to read that address from")
-	cmd.Flags().String("adapter", "", "name of the configuration's adapter")
+	cmd.Flags().String("address", "", "address of the admin API (default: the address in --config, otherwise Caddy's default)")
+	cmd.Flags().String("config", "", "configuration file that contains the address of the admin API")
+	cmd.Flags().String("adapter", "", "config adapter of the configuration file")
 }
 
 // maxResponse is the maximum size of a response in bytes.
@@ -155,7 +155,7 @@ func newAdminSender(cmd *cobra.Command) (sender, error) {
 	flags := caddycmd.Flags{FlagSet: cmd.Flags()}
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
 	if err != nil {
-		return nil, fmt.Errorf("finding the admin API: %w", err)
+		return nil, fmt.Errorf("determining the address of the admin API: %w", err)
 	}
 	return func(_ context.Context, r Request) ([]byte, error) {
 		header := http.Header{}
@@ -165,7 +165,7 @@ func newAdminSender(cmd *cobra.Command) (sender, error) {
 		response, err := caddycmd.AdminAPIRequest(address, r.Method, r.target(), header, bytes.NewReader(r.Body))
 		if err != nil {
 			// The text contains the URL and its query, with up to a hundred users.
-			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
+			return nil, errors.New("calling the gateway's admin API: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 		return text, errors.Join(err, response.Body.Close())

@@ -24,7 +24,7 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-convert",
 		Usage: "<kind> <file>",
-		Short: "Converts the people and apps of another authorization server, or a code system",
+		Short: "Converts users and clients of another authorization server, or a code system",
 		CobraFunc: func(cmd *cobra.Command) {
 			for _, subcommand := range converters {
 				cmd.AddCommand(subcommand())
@@ -39,7 +39,7 @@ func init() {
 func newConvertCommand(format codesystem.FileFormat) *cobra.Command {
 	return &cobra.Command{
 		Use:   format.Name + " <" + format.File + ">",
-		Short: "Makes a CodeSystem of the codes that " + format.Publisher + " publishes",
+		Short: "Converts codes published by " + format.Publisher + " to a CodeSystem",
 		Long: `
 Prints a CodeSystem with the codes of ` + format.Help + `
 The year in the file's name is the version. Keep it as a .json file among the
@@ -55,7 +55,7 @@ definitions that $expand reads.`,
 func convertFile(out io.Writer, format codesystem.FileFormat, name string) error {
 	version := regexp.MustCompile(`20\d\d`).FindString(filepath.Base(name))
 	if version == "" {
-		return fmt.Errorf("converting %s: no year in its name", name)
+		return fmt.Errorf("converting %s: the file name contains no year", name)
 	}
 	file, err := os.Open(name)
 	if err != nil {

@@ -28,50 +28,50 @@ A person is named by local:<name in the Caddyfile>, <idp>:<subject there>, the s
 that may be several people, they are listed, and nothing is done.`
 
 var sessionsCommand = Command{
-	Name: "fhir-sessions", Short: "Lists and ends sessions at the running gateway", Long: "Who is signed in, and where." + personHelp,
+	Name: "fhir-sessions", Short: "Lists and ends sessions of the running gateway", Long: "Shows who is signed in, and from which address." + personHelp,
 	Subcommands: []Subcommand{
-		{Use: "list", Short: "Lists sessions: all, or those of a person", Args: cobra.NoArgs, Flags: userFlag, Run: (*Call).listSessions},
+		{Use: "list", Short: "Lists all sessions, or those of one person", Args: cobra.NoArgs, Flags: userFlag, Run: (*Call).listSessions},
 		{
-			Use: "end [<sid>]", Short: "Ends a session, or all of a person; refresh tokens with offline_access go on", Args: cobra.MaximumNArgs(1), Flags: userFlag,
+			Use: "end [<sid>]", Short: "Ends one session, or all sessions of a person; refresh tokens with offline_access remain valid", Args: cobra.MaximumNArgs(1), Flags: userFlag,
 			Run: (*Call).endSessions,
 		},
 	},
 }
 
 var grantsCommand = Command{
-	Name: "fhir-grants", Short: "Ends what the running gateway has given", Long: `
-What people let apps have, and what clients were given: codes, access tokens, refresh tokens, and remembered consent. It
-does not keep anybody out: disable or remove the user or client too.` + personHelp + `
+	Name: "fhir-grants", Short: "Revokes grants of the running gateway", Long: `
+Revokes what people and clients were granted: codes, access tokens, refresh tokens and remembered consent. This
+does not prevent new sign-ins: also disable or remove the user or client.` + personHelp + `
 
 With --users, the result of each person is printed, and one failure does not stop the others. The exit status is 1 if any
-person was not revoked: unknown, ambiguous, or the store is unavailable.`,
+revocation failed: the person is unknown or ambiguous, or the store is unavailable.`,
 	Subcommands: []Subcommand{{
-		Use: "revoke", Short: "Ends everything of people (their sessions too), of a client, or of both", Args: cobra.NoArgs,
+		Use: "revoke", Short: "Revokes all grants of people (and ends their sessions), of a client, or of people for one client", Args: cobra.NoArgs,
 		Flags: func(cmd *cobra.Command) {
 			userFlag(cmd)
-			cmd.Flags().String("users", "", "a file with one person per line, or - for standard input, in place of --user")
+			cmd.Flags().String("users", "", "file with one person per line, or - for standard input; replaces --user")
 			cmd.Flags().String("client", "", "the client_id")
-			cmd.Flags().Bool("release-sub", false, "let another person of an identity provider have the person's sub after five minutes; only if apps keep nothing under it")
+			cmd.Flags().Bool("release-sub", false, "release the sub after five minutes, so that another person of an identity provider can get it; only safe if no app stores data under it")
 		},
 		Run: (*Call).revokeGrants,
 	}},
 }
 
 var factorsCommand = Command{
-	Name: "fhir-factors", Short: "Removes second factors that people have lost", Long: "Second factors and passkeys that people have set up." + personHelp,
+	Name: "fhir-factors", Short: "Removes lost second factors and passkeys", Long: "Manages the second factors and passkeys that people have enrolled." + personHelp,
 	Subcommands: []Subcommand{{
-		Use: "reset", Short: "Removes all of a person, and ends their sessions", Args: cobra.NoArgs, Flags: userFlag,
+		Use: "reset", Short: "Removes all second factors and passkeys of a person, and ends their sessions", Args: cobra.NoArgs, Flags: userFlag,
 		Run: (*Call).resetFactors,
 	}},
 }
 
 var idpsCommand = Command{
-	Name: "fhir-idps", Short: "Shows how identity providers answer, and accepts the denials of a suspended one", Long: `
-A provider that denies nearly everybody is suspended: its people get 503, and nothing is revoked, until it confirms one of
+	Name: "fhir-idps", Short: "Shows the state of identity providers, and accepts the denials of a suspended provider", Long: `
+A provider that denies almost everyone is suspended: its people get 503, and nothing is revoked, until it confirms one of
 them again.`,
 	Subcommands: []Subcommand{
-		{Use: "list", Short: "Lists the providers that are asked again about people", Args: cobra.NoArgs, Run: (*Call).listIDPs},
-		{Use: "accept <idp>", Short: "Ends what a suspended provider denies, because it is right", Args: cobra.ExactArgs(1), Run: (*Call).acceptDenials},
+		{Use: "list", Short: "Lists the providers with revalidation", Args: cobra.NoArgs, Run: (*Call).listIDPs},
+		{Use: "accept <idp>", Short: "Accepts the denials of a suspended provider: revokes the sessions and grants of the people it denies", Args: cobra.ExactArgs(1), Run: (*Call).acceptDenials},
 	},
 }
 
@@ -91,7 +91,7 @@ func (c *Call) listIDPs() error {
 			}
 			rows = append(rows, []string{p.Key, p.State, last, p.Suspended})
 		}
-		return PrintTable(out, "IDP | STATE | LAST ANSWER | SUSPENDED SINCE", rows)
+		return PrintTable(out, "IDP | STATE | LAST RESPONSE | SUSPENDED SINCE", rows)
 	})
 }
 
@@ -100,7 +100,7 @@ func (c *Call) acceptDenials() error {
 		IDP string `json:"accepted"`
 	}
 	return c.Do(Request{Method: http.MethodPost, Path: []string{"idps", c.Args[0], "accept"}}, &accepted, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "What %s denies ends with the next checks, within the interval of revalidate.\n", accepted.IDP)
+		_, err := fmt.Fprintf(out, "Access that %s denies is revoked at the next checks, within the interval of revalidate.\n", accepted.IDP)
 		return err
 	})
 }
@@ -129,13 +129,13 @@ func (c *Call) listSessions() error {
 func (c *Call) endSessions() error {
 	r := Request{Method: http.MethodDelete, Path: append([]string{"sessions"}, c.Args...), Query: url.Values{"user": {c.Flag("user")}}}
 	if (len(c.Args) == 0) == (c.Flag("user") == "") {
-		return errors.New("say which sessions: by a sid, or all of a person by --user")
+		return errors.New("missing session: pass a sid, or --user for all sessions of a person")
 	}
 	var ended struct {
 		Sessions int `json:"sessions"`
 	}
 	return c.Do(r, &ended, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "Ended sessions: %d. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n", ended.Sessions)
+		_, err := fmt.Fprintf(out, "Ended sessions: %d. Refresh tokens with offline_access remain valid; revoke them with fhir-grants revoke.\n", ended.Sessions)
 		return err
 	})
 }
@@ -159,14 +159,14 @@ func (c *Call) revokeGrants() error {
 	release, _ := c.Cmd.Flags().GetBool("release-sub")
 	for _, name := range []string{"user", "users", "client"} {
 		if c.Cmd.Flags().Changed(name) && c.Flag(name) == "" { // an unset variable would revoke too much
-			return fmt.Errorf("--%s is empty", name)
+			return fmt.Errorf("--%s must not be empty", name)
 		}
 	}
 	switch {
 	case user == "" && list == "" && client == "":
-		return errors.New("say whose grants to end: --user, --users, --client, or a person and --client")
+		return errors.New("missing user or client: set --user or --users, --client, or both")
 	case list != "" && (user != "" || release):
-		return errors.New("--users goes neither with --user nor with --release-sub")
+		return errors.New("--users cannot be combined with --user or --release-sub")
 	case list != "":
 		return c.revokeGrantsOfPeople(list, client)
 	}
@@ -179,9 +179,9 @@ func (c *Call) revokeGrants() error {
 		if revoked.Person != "" {
 			fmt.Fprintln(out, "Person: "+revoked.Person)
 		}
-		_, err := fmt.Fprintf(out, "Ended: %s, and %s.\n", revoked.formatCounts(), revoked.AlsoRevoked)
+		_, err := fmt.Fprintf(out, "Revoked: %s, and %s.\n", revoked.formatCounts(), revoked.AlsoRevoked)
 		if err == nil && revoked.SubReleased {
-			_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")
+			_, err = fmt.Fprintln(out, "Another person can get this sub in five minutes, unless its current owner signs in before then.")
 		}
 		return err
 	})
@@ -201,15 +201,15 @@ func (c *Call) revokeGrantsOfPeople(list, client string) error {
 	for batch := range slices.Chunk(people, MaxPeoplePerRequest) {
 		n, err := c.revokeBatch(batch, client)
 		if err != nil {
-			return fmt.Errorf("%q and the %d people after them may not be revoked: %w", batch[0], len(people)-done-1, err)
+			return fmt.Errorf("revoking grants failed: %q and the next %d people may still have access: %w", batch[0], len(people)-done-1, err)
 		}
 		failed, done = failed+n, done+len(batch)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d people were not revoked", failed, done)
+		return fmt.Errorf("revoking grants failed for %d of %d people", failed, done)
 	}
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); !asJSON {
-		_, err = fmt.Fprintf(c.Cmd.OutOrStdout(), "People: %d.\n", done) // an empty list may be a mistake
+		_, err = fmt.Fprintf(c.Cmd.OutOrStdout(), "Revoked grants of people: %d.\n", done) // an empty list may be a mistake
 	}
 	return err
 }
@@ -227,9 +227,9 @@ func (c *Call) revokeBatch(people []string, client string) (failed int, err erro
 	err = c.Do(r, &response, func(out io.Writer) (err error) {
 		for _, p := range response.People {
 			if p.Error != "" {
-				_, err = fmt.Fprintf(out, "%s: not revoked: %s\n", p.User, p.Error)
+				_, err = fmt.Fprintf(out, "%s: revocation failed: %s\n", p.User, p.Error)
 			} else {
-				_, err = fmt.Fprintf(out, "%s: ended %s (%s)\n", p.User, p.formatCounts(), p.Person)
+				_, err = fmt.Fprintf(out, "%s: revoked %s (%s)\n", p.User, p.formatCounts(), p.Person)
 			}
 		}
 		return err
@@ -261,14 +261,14 @@ func (c *Call) readLines(name string) (lines []string, err error) {
 func (c *Call) resetFactors() error {
 	user := c.Flag("user")
 	if user == "" {
-		return errors.New("say whose: --user")
+		return errors.New("missing user: set --user")
 	}
 	var removed struct {
 		Sessions int `json:"sessions"`
 	}
 	r := Request{Method: http.MethodDelete, Path: []string{"factors"}, Query: url.Values{"user": {user}}}
 	return c.Do(r, &removed, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "Removed the second factors of %s, and ended sessions: %d.\n", user, removed.Sessions)
+		_, err := fmt.Fprintf(out, "Removed the second factors of %s. Ended sessions: %d.\n", user, removed.Sessions)
 		return err
 	})
 }
@@ -276,20 +276,20 @@ func (c *Call) resetFactors() error {
 func init() { Register(keysCommand) }
 
 var keysCommand = Command{
-	Name: "fhir-keys", Short: "Lists, replaces and retires the keys of the running gateway", Long: `
-Keys are replaced every 90 days without these commands.
+	Name: "fhir-keys", Short: "Lists, rotates and retires the keys of the running gateway", Long: `
+Keys are rotated automatically every 90 days.
 
-rotate makes new ones: they are published at once and sign an hour later. Those that they replace stay published until
-nothing that they signed is valid: no token ends. retire ends a key at once, and every token that it signed, as when it
-may have leaked; a new one takes its place.`,
+rotate creates new keys: they are published immediately and sign an hour later. The previous keys stay published until
+everything they signed has expired, so no token becomes invalid. retire removes a key immediately and invalidates every
+token it signed, for example if it may have leaked; a new key replaces it.`,
 	Subcommands: []Subcommand{
 		{Use: "list", Short: "Lists the keys", Args: cobra.NoArgs, Run: func(c *Call) error {
 			return c.requestKeys(http.MethodGet)
 		}},
-		{Use: "rotate", Short: "Makes new keys; no token ends", Args: cobra.NoArgs, Run: func(c *Call) error {
+		{Use: "rotate", Short: "Creates new keys; all tokens stay valid", Args: cobra.NoArgs, Run: func(c *Call) error {
 			return c.requestKeys(http.MethodPost)
 		}},
-		{Use: "retire <kid>", Short: "Ends a key, and the tokens that it signed", Args: cobra.ExactArgs(1), Run: func(c *Call) error {
+		{Use: "retire <kid>", Short: "Removes a key and invalidates the tokens it signed", Args: cobra.ExactArgs(1), Run: func(c *Call) error {
 			return c.requestKeys(http.MethodDelete, c.Args[0])
 		}},
 	},
@@ -320,9 +320,9 @@ func (c *Call) requestKeys(method string, path ...string) error {
 func init() { Register(logCommand) }
 
 var logCommand = Command{
-	Name: "fhir-log", Usage: "<client_id>", Short: "Shows what the running gateway lately refused a client", Long: `
-The last refusals of a client since the gateway started, with their reasons, for its developer. They name no person. All
-events are in the audit trail.`,
+	Name: "fhir-log", Usage: "<client_id>", Short: "Shows a client's recently rejected requests", Long: `
+Shows a client's most recently rejected requests since the gateway started, with reasons, for its developer. No person is named. All
+events are in the audit log.`,
 	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).listRejections}},
 }
 

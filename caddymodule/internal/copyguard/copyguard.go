@@ -33,10 +33,10 @@ const (
 
 var (
 	// ErrRunning is returned if a gateway uses a store that must not be used during a copy.
-	ErrRunning = errors.New("a gateway runs with it")
+	ErrRunning = errors.New("a running gateway uses the store")
 
 	// ErrIncomplete is returned for a store that contains an incomplete copy of another store.
-	ErrIncomplete = errors.New("copying another store here was interrupted: complete it with the same command, before a gateway uses this one")
+	ErrIncomplete = errors.New("the store contains an incomplete copy of another store: complete it with the same command before a gateway uses this store")
 )
 
 // Announce marks a store as used by a gateway until ctx is canceled. A store that accepts no new entries gets no
@@ -67,7 +67,7 @@ func CheckNotRunning(ctx context.Context, s store.Store) error {
 	values, err := store.ReadValues(ctx, s, keys...)
 	for i, host := range values {
 		if host != nil {
-			return fmt.Errorf("%w, on %q (%s), or was killed less than %v ago", ErrRunning, host, keys[i], RunningLifetime)
+			return fmt.Errorf("%w: host %q (%s); if the gateway was killed, wait until %v have passed", ErrRunning, host, keys[i], RunningLifetime)
 		}
 	}
 	return err

@@ -170,7 +170,7 @@ const (
 	KeywordClients = "clients"
 )
 
-var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
+var errNoClients = errors.New("cors clients requires the fhir global option with its clients")
 
 // clientOrigins determines the origins of the fhir app's clients.
 type clientOrigins interface {
@@ -217,7 +217,7 @@ func CheckWord(word string) error {
 	u, err := url.Parse(word)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Host != strings.ToLower(u.Host) || strings.Contains(u.Host, "*") || word != u.Scheme+"://"+u.Host ||
 		u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
-		return fmt.Errorf("%q is neither %s nor %s nor an origin such as https://app.example.org: in lower case, with nothing after host and port, and without a port that is the usual one", word, KeywordClients, keywordAll)
+		return fmt.Errorf("invalid cors value %q: use %s, %s or an origin such as https://app.example.org, in lower case, without a path and without the default port", word, KeywordClients, keywordAll)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 const MaxQueued = 1000
 
 // ErrFull is returned if a holder has no free place.
-var ErrFull = errors.New("too many wait")
+var ErrFull = errors.New("queue is full")
 
 // Queue makes work wait for a slot. A holder, which is a network or a client, gets at most half of the slots, so that
 // others do not wait for the end of its flood, and at most as many places as are free, so that some places always
@@ -74,7 +74,7 @@ func (q *Queue) Acquire(ctx context.Context, holders ...string) (release func(),
 	for _, slots := range append(shares, q.slots) {
 		if err := slots.Acquire(ctx, 1); err != nil {
 			release()
-			return nil, fmt.Errorf("waiting: %w", err)
+			return nil, fmt.Errorf("waiting in the queue: %w", err)
 		}
 		acquired = append(acquired, slots)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrNoApp is returned if the fhir app is not configured.
-var ErrNoApp = errors.New("the fhir global option is required: it names the issuer")
+var ErrNoApp = errors.New("the fhir global option is required: it contains the issuer")
 
 // FindApp returns the configured app as type A, or [ErrNoApp]. Unlike [caddy.Context.App], it does not create an empty
 // app.
@@ -30,11 +30,11 @@ func FindApp[A any](ctx caddy.Context) (zero A, err error) {
 		return zero, ErrNoApp
 	}
 	if err != nil {
-		return zero, fmt.Errorf("the fhir global option: %w", err)
+		return zero, fmt.Errorf("loading the fhir global option: %w", err)
 	}
 	found, ok := app.(A)
 	if !ok {
-		return zero, fmt.Errorf("the fhir global option: %T does not do", app)
+		return zero, fmt.Errorf("the fhir global option has the unexpected type %T", app)
 	}
 	return found, nil
 }
@@ -73,7 +73,7 @@ func ResolveBase(ctx caddy.Context, configured string) (string, error) {
 // CheckBase checks the path of a FHIR API.
 func CheckBase(path string) error {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?#%* ") {
-		return fmt.Errorf("fhir_base %q must be a path like %s, without a slash at its end", path, DefaultBase)
+		return fmt.Errorf("fhir_base %q must be a path like %s, without a trailing slash", path, DefaultBase)
 	}
 	return nil
 }

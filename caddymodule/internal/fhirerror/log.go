@@ -107,7 +107,7 @@ func (l *Log) LogServerError(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	l.write(l.logger, "server "+name, "a server gave no answer", "server", name, "error", err)
+	l.write(l.logger, "server "+name, "server did not respond", "server", name, "error", err)
 	return &loggedError{err}
 }
 
@@ -152,7 +152,7 @@ func (l *Log) closeWindow(kind string) {
 	delete(l.windows, kind)
 	l.mu.Unlock()
 	if leftOut > 0 {
-		l.logger.Error("failures beyond those that are logged one by one", "kind", kind, "left_out", leftOut)
+		l.logger.Error("further failures omitted", "kind", kind, "left_out", leftOut)
 	}
 }
 

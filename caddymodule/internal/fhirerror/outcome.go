@@ -96,15 +96,15 @@ func newIssue(err error, status int) outcomeIssue {
 
 var issuesByStatus = map[int]struct{ code, text string }{
 	http.StatusUnauthorized:          {"login", "An access token is required."},
-	http.StatusForbidden:             {"forbidden", "This is not allowed."},
-	http.StatusNotFound:              {"not-found", "There is nothing at this address."},
-	http.StatusMethodNotAllowed:      {"not-supported", "This method is not supported here."},
+	http.StatusForbidden:             {"forbidden", "Access denied."},
+	http.StatusNotFound:              {"not-found", "Not found."},
+	http.StatusMethodNotAllowed:      {"not-supported", "Method not allowed."},
 	http.StatusRequestEntityTooLarge: {"too-long", "The request is too large."},
 	http.StatusTooManyRequests:       {"throttled", "Too many requests. Try again later."},
-	http.StatusInternalServerError:   {"exception", "The gateway failed. Its log says why."},
-	http.StatusBadGateway:            {"transient", "The FHIR server behind this gateway could not be reached. Try again later."},
-	http.StatusServiceUnavailable:    {"transient", "The service is not available at present. Try again later."},
-	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not answer in time."},
+	http.StatusInternalServerError:   {"exception", "Internal error. See the gateway's log for the cause."},
+	http.StatusBadGateway:            {"transient", "The FHIR server behind this gateway is unreachable. Try again later."},
+	http.StatusServiceUnavailable:    {"transient", "Service temporarily unavailable. Try again later."},
+	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not respond in time."},
 }
 
 // FailedBaseVar is the request variable with the FHIR base of the handler that failed, for fhir_outcome.
@@ -159,7 +159,7 @@ type OrNotFound struct {
 	Next caddyhttp.Handler
 }
 
-var errUnhandledRequest = errors.New("no handler answers this request")
+var errUnhandledRequest = errors.New("no handler responded to the request")
 
 // ServeHTTP implements caddyhttp.Handler.
 func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {

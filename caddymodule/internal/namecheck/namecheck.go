@@ -33,7 +33,7 @@ func Check(name string) error {
 // name of the value.
 func CheckHeaderValue(text string) error {
 	if strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
-		return errors.New("begins or ends with a space, which HTTP header fields do not carry")
+		return errors.New("begins or ends with a space, which HTTP header fields do not preserve")
 	}
 	for _, r := range text {
 		if r < ' ' || r > '~' {
@@ -50,9 +50,9 @@ func CheckConfigured(name string) error {
 	case err != nil:
 		return err
 	case strings.HasPrefix(name, SelfRegisteredPrefix):
-		return fmt.Errorf("begins with %s, as only clients that register themselves do", SelfRegisteredPrefix)
+		return fmt.Errorf("begins with %s, which is reserved for self-registered clients", SelfRegisteredPrefix)
 	case IsDerivedSub(name):
-		return errors.New("has the form of a sub that is made for people of identity providers (43 characters of base64url)")
+		return errors.New("has the form of a generated sub for a person of an identity provider (43 base64url characters)")
 	}
 	return nil
 }

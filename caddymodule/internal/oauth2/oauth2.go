@@ -33,10 +33,10 @@ const (
 )
 
 // errLargeBody has the status of RFC 9126 §2.3.
-var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
+var errLargeBody = &Error{Code: "invalid_request", Description: "the request body exceeds 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
 // errEscape replaces the error from net/url, which quotes the input.
-var errEscape = errors.New("a % must be followed by two hexadecimal digits")
+var errEscape = errors.New("invalid percent-encoding: % must be followed by two hexadecimal digits")
 
 // Parameters are the parameters of one request. Only resource may be repeated (RFC 8707 §2), and a parameter without
 // a value counts as omitted (RFC 6749 §3.1, §3.2).
@@ -63,11 +63,11 @@ func (p Parameters) Check(sealed ...string) error {
 		isRepeated := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
 		switch isTooLong := len(name) > MaxParameterSize || len(values[0]) > MaxParameterSize; {
 		case name == "resource" && isRepeated:
-			return &Error{Code: "invalid_target", Description: "a token is for one resource"}
+			return &Error{Code: "invalid_target", Description: "only one resource can be requested"}
 		case name != "resource" && len(values) > 1:
-			return InvalidRequest("a parameter is there more than once")
+			return InvalidRequest("a parameter is repeated")
 		case isTooLong && !slices.Contains(sealed, name):
-			return InvalidRequest("a parameter is longer than 8 KiB")
+			return InvalidRequest("a parameter exceeds 8 KiB")
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func ReadCheckedQuery(query string) (Parameters, error) {
 	case err != nil:
 		return p, err
 	case len(query) > maxQuerySize:
-		return p, InvalidRequest("the query is longer than 10 KiB")
+		return p, InvalidRequest("the query exceeds 10 KiB")
 	}
 	return p, p.Check()
 }
@@ -112,7 +112,7 @@ func ReadCheckedForm(w http.ResponseWriter, r *http.Request) (Parameters, error)
 // ReadForm parses the body only, because secrets must not be in the query (RFC 6749 §2.3.1).
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
-		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
+		return nil, InvalidRequest("the request body must be application/x-www-form-urlencoded")
 	}
 	body, err := ReadBody(w, r)
 	if err != nil {
@@ -132,9 +132,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, errLargeBody
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &Error{Code: "invalid_request", Description: "the body came too slowly", Status: http.StatusRequestTimeout, Err: err}
+		return nil, &Error{Code: "invalid_request", Description: "the request body was sent too slowly", Status: http.StatusRequestTimeout, Err: err}
 	case err != nil:
-		return nil, &Error{Code: "invalid_request", Description: "the body could not be read whole", Err: err}
+		return nil, &Error{Code: "invalid_request", Description: "reading the request body failed", Err: err}
 	}
 	return body, nil
 }
@@ -209,7 +209,7 @@ func AsError(err error) *Error {
 // InvalidScope returns an error that does not quote the scope, which may contain characters that are not allowed in
 // an error_description (RFC 6749 §5.2).
 func InvalidScope(err error) *Error {
-	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
+	return &Error{Code: "invalid_scope", Description: "the scope is malformed or exceeds the client's allowed scopes", Err: err}
 }
 
 // IsValidChallenge reports whether a text has the form of an S256 code_challenge
@@ -226,9 +226,9 @@ func CheckVerifier(challenge, verifier string) error {
 	case challenge == "" && verifier == "":
 		return nil
 	case challenge == "":
-		return InvalidGrant("the authorization request had no code_challenge")
+		return InvalidGrant("code_verifier is not allowed: the authorization request had no code_challenge")
 	case !verifierPattern.MatchString(verifier):
-		return InvalidGrant("code_verifier must be 43 to 128 unreserved characters")
+		return InvalidGrant("code_verifier must have 43 to 128 unreserved characters")
 	}
 	sum := sha256.Sum256([]byte(verifier))
 	expected := base64.RawURLEncoding.EncodeToString(sum[:])
@@ -289,7 +289,7 @@ func RandomBytes(n int) []byte {
 // CheckLifetime rejects a configured lifetime of less than a second or more than most.
 func CheckLifetime(name string, lifetime, maximum time.Duration) error {
 	if lifetime < time.Second || lifetime > maximum {
-		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(maximum))
+		return fmt.Errorf("invalid %s %s: it must be between 1s and %s", name, formatDuration(lifetime), formatDuration(maximum))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func parseArguments(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) == 1 && args[0] == "" {
-		return nil, d.Errf("%s has no value; a {$VARIABLE} that is unset or empty leaves none", name)
+		return nil, d.Errf("%s has no value; check that its {$VARIABLE} is set and not empty", name)
 	}
 	return args, nil
 }
@@ -173,9 +173,9 @@ func OneOf(allowed ...string) func(string) error {
 		case slices.Contains(allowed, w):
 			return nil
 		case len(allowed) == 1:
-			return fmt.Errorf("%q is not valid here; the only value is %s", w, allowed[0])
+			return fmt.Errorf("invalid value %q: the only valid value is %s", w, allowed[0])
 		}
-		return fmt.Errorf("%q is not one of %s%s", w, strings.Join(allowed, ", "), DidYouMean(w, allowed))
+		return fmt.Errorf("invalid value %q: use one of %s%s", w, strings.Join(allowed, ", "), DidYouMean(w, allowed))
 	}
 }
 
@@ -247,7 +247,7 @@ func Number(to *int) Setter { return wordParser(ParseNumber(to)) }
 func ParseNumber(to *int) func(string) error {
 	return func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
-			return fmt.Errorf("%q is not a positive integer", w)
+			return fmt.Errorf("invalid value %q: use a positive integer", w)
 		}
 		return nil
 	}
@@ -257,7 +257,7 @@ func ParseNumber(to *int) func(string) error {
 func NonNegativeNumber(to *int) Setter {
 	return wordParser(func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
-			return fmt.Errorf("%q is neither 0 nor a positive integer", w)
+			return fmt.Errorf("invalid value %q: use 0 or a positive integer", w)
 		}
 		return nil
 	})

@@ -103,7 +103,7 @@ var unclosedPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
 // CheckPlaceholders rejects a placeholder without its closing brace, because its text would become the secret.
 func CheckPlaceholders(w string) error {
 	if unclosed := unclosedPlaceholder.FindString(w); unclosed != "" {
-		return fmt.Errorf("%s has no closing brace", unclosed)
+		return fmt.Errorf("placeholder %s has no closing brace", unclosed)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ type TLS struct {
 }
 
 var (
-	errNoCertificates      = errors.New("no certificate found") // in a file of certificate authorities
-	errIncompleteClientTLS = errors.New("tls_client needs both a certificate and its key")
+	errNoCertificates      = errors.New("the file contains no PEM certificate") // in a file of certificate authorities
+	errIncompleteClientTLS = errors.New("tls_client requires a certificate and its key")
 )
 
 // Subdirectives returns the subdirectives that set the TLS options.
@@ -43,7 +43,7 @@ func (t *TLS) Authorities() ([]byte, error) {
 	}
 	text, err := os.ReadFile(t.CA)
 	if err != nil {
-		return nil, fmt.Errorf("tls_ca: %w", err)
+		return nil, fmt.Errorf("tls_ca: reading certificates: %w", err)
 	}
 	return text, nil
 }
@@ -67,7 +67,7 @@ func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 		return config, nil
 	}
 	if _, err := t.loadClientCertificate(nil); err != nil {
-		return nil, fmt.Errorf("tls_client: %w", err)
+		return nil, fmt.Errorf("tls_client: loading the client certificate: %w", err)
 	}
 	config.GetClientCertificate = t.loadClientCertificate
 	return config, nil

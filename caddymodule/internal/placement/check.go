@@ -59,9 +59,9 @@ func (c *siteCheck) checkIssuer() {
 	issuer, _ := c.app.Address()
 	switch {
 	case !c.hasAuthorizer:
-		c.warn("no site has fhir_authorize, although the global option fhir is set: apps find no token endpoint at %s; add fhir_authorize to that site", issuer)
+		c.warn("no site has fhir_authorize, although the global option fhir is set, so %s has no token endpoint; add fhir_authorize to that site", issuer)
 	default:
-		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
+		c.warn("issuer %s is not the address of a site with fhir_authorize (found at %s); use the same address for both, unless a proxy in front forwards requests from one to the other",
 			issuer, strings.Join(c.otherSites, ", "))
 	}
 }
@@ -118,14 +118,14 @@ func (c *siteCheck) checkAuthorizer(h Authorizer, at routePosition) {
 	if at.servesIssuer(issuer) {
 		c.servesIssuer = true
 		if strings.HasPrefix(issuer, "https://") && !at.mayBeHTTPS() {
-			c.warn("%s: the issuer is %s, but this site serves plain HTTP and trusts no proxy to say that people use https, so nobody can sign in: "+
-				"name the proxy in the global options (servers { trusted_proxies static <address> }), or let the site be %s", siteName(h, at), issuer, issuer)
+			c.warn("%s: nobody can sign in: the issuer is %s, but this site serves plain HTTP and trusts no proxy that terminates TLS; "+
+				"set the proxy in the global options (servers { trusted_proxies static <address> }), or change the site address to %s", siteName(h, at), issuer, issuer)
 		}
 	} else {
 		c.otherSites = append(c.otherSites, siteName(h, at)+" at "+strings.Join(at.server.Listen, " "))
 	}
 	if at.allGuarded {
-		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteName(h, at), fhirbase.DefaultBase)
+		c.warn("%s: fhir_bearer precedes fhir_authorize and requires a token at the token endpoint; put fhir_authorize first, or give fhir_bearer a matcher such as %s/*", siteName(h, at), fhirbase.DefaultBase)
 	}
 }
 
@@ -141,7 +141,7 @@ func (c *siteCheck) checkGuard(h Guard, at routePosition, earlier caddyhttp.Rout
 		}
 	}
 	if at.unguardedHandler != nil {
-		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", siteName(at.unguardedHandler, at))
+		c.warn("%s: fhir_expand precedes fhir_bearer and responds without a token; put fhir_bearer first", siteName(at.unguardedHandler, at))
 	}
 }
 
@@ -154,12 +154,12 @@ func (c *siteCheck) checkHandler(h Handler, at routePosition, earlier caddyhttp.
 // checkBase checks whether requests below a handler's FHIR base can reach the handler.
 func (c *siteCheck) checkBase(h handlerName, base string, at routePosition) {
 	if at.strippedPrefix != "" && fhirbase.IsBelow(base, at.strippedPrefix) {
-		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
+		c.warn("%s: %s never matches because handle_path or uri strips %s, which is part of the FHIR base %s; use handle instead of handle_path, or put uri after %s",
 			h.site, h.directive, at.strippedPrefix, base, h.directive)
 	}
 	for _, pattern := range at.paths {
 		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirbase.IsBelow(strings.TrimSuffix(prefix, "/"), base) {
-			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
+			c.warn("%s: %s has the matcher %s, but the FHIR base is %s; set fhir_base in the global option fhir or in %s if the API has another path, otherwise change the matcher to path %s %s/*",
 				h.site, h.directive, pattern, base, h.directive, base, base)
 		}
 	}
@@ -172,7 +172,7 @@ func (c *siteCheck) checkMatcher(h handlerName, base string, at routePosition) {
 		return
 	}
 	if !at.matchesPath(base) || !at.matchesPath(base+"/Patient") {
-		c.warn("%s: the matcher of %s leaves out %s itself, where batches and transactions are posted, or what is below it: let it be path %s %s/*",
+		c.warn("%s: the matcher of %s does not cover the FHIR base %s, which receives batches and transactions, or all paths below it; change it to path %s %s/*",
 			h.site, h.directive, base, base, base)
 	}
 }
@@ -191,7 +191,7 @@ func isPartOfAPI(pattern, base string) bool {
 func (c *siteCheck) checkReachable(h handlerName, path string, earlier caddyhttp.RouteList) {
 	path = strings.ToLower(path)
 	if slices.ContainsFunc(earlier, func(route caddyhttp.Route) bool { return handlesPath(&route, path) }) {
-		c.warn("%s: %s is never asked, because what stands before it in its block answers all requests: put %s before that, or into it if it is a handle or route", h.site, h.directive, h.directive)
+		c.warn("%s: %s is never reached because an earlier handler in its block handles all requests; put %s before that handler, or inside it if it is a handle or route", h.site, h.directive, h.directive)
 	}
 }
 
@@ -408,13 +408,13 @@ func (p *proxyCheck) warnings() (warnings []string) {
 		}
 		for _, base := range p.basesBySite[site] {
 			if o.servesBelow(base) {
-				warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy to %s answers requests below the FHIR base %s without fhir_bearer before it: put fhir_bearer before it, or give it a matcher for other paths", site, o.address, base))
+				warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy to %s serves requests below the FHIR base %s without fhir_bearer; put fhir_bearer before it, or give it a matcher for other paths", site, o.address, base))
 			}
 		}
 	}
 	for address, isUnguarded := range sites {
 		slices.Sort(isUnguarded)
-		warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy leads to %s without fhir_bearer before it, and behind fhir_bearer elsewhere: let nothing lead there but what fhir_bearer guards", strings.Join(slices.Compact(isUnguarded), ", "), address))
+		warnings = append(warnings, fmt.Sprintf("%s: reverse_proxy forwards to %s without fhir_bearer, although another route protects that server with fhir_bearer; put fhir_bearer before every reverse_proxy to that server", strings.Join(slices.Compact(isUnguarded), ", "), address))
 	}
 	return warnings
 }

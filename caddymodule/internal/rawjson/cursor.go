@@ -187,7 +187,7 @@ func (c *Cursor) CheckEnd() error {
 		return c.err
 	}
 	if c.offset = c.scan.source.skipSpace(c.offset); c.offset < len(c.scan.source.text) {
-		return c.recordError(c.scan.source.syntaxError(c.offset, "expected the end"))
+		return c.recordError(c.scan.source.syntaxError(c.offset, "expected the end of the text"))
 	}
 	return nil
 }
@@ -455,7 +455,7 @@ type source struct{ text []byte }
 // syntaxError returns an error for invalid JSON.
 func (s *source) syntaxError(at int, problem string) error {
 	if at >= len(s.text) {
-		at, problem = len(s.text), "unexpected end"
+		at, problem = len(s.text), "unexpected end of the text"
 	}
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }
@@ -681,7 +681,7 @@ var (
 	ErrKind = errors.New("wrong kind of value")
 
 	// ErrValueNotRead is returned when a function has not read the value that it was called for.
-	ErrValueNotRead = errors.New("value was not read")
+	ErrValueNotRead = errors.New("callback did not read the value")
 )
 
 // Error is an error at an offset of a text.

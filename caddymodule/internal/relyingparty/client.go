@@ -33,7 +33,7 @@ const (
 	keysEndpoint      endpoint = "jwks_uri"
 	tokenEndpoint     endpoint = "token endpoint"
 	userinfoEndpoint  endpoint = "userinfo endpoint"
-	registeredURL     endpoint = "registered address"
+	registeredURL     endpoint = "registered URL"
 )
 
 type client struct {
@@ -121,7 +121,7 @@ func (x bufferedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, x.classifyError(err, true)
 	}
 	if len(body) > maxBodySize {
-		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBodySize)
+		return nil, fmt.Errorf("%s: %w: token exceeds %d bytes", x.endpoint, ErrTooLarge, maxBodySize)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
@@ -168,7 +168,7 @@ type streamError struct {
 // Error implements error, which errors.As requires.
 func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d", e.Code) }
 
-var errNonPublicAddress = errors.New("the address is not a public one")
+var errNonPublicAddress = errors.New("address is not public")
 
 // PublicTransport connects only to public addresses, for URLs chosen by clients (RFC 7591 §5; server-side
 // request forgery, RFC 9700 §4.10). It checks each address after name resolution, and bypasses proxies,
@@ -227,7 +227,7 @@ const fetchTimeout = 5 * time.Second
 func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit int) ([]byte, error) {
 	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredURL, url, nil)
 	if err == nil && len(body) > limit {
-		err = fmt.Errorf("%s: %w: more than %d bytes", registeredURL, ErrTooLarge, limit)
+		err = fmt.Errorf("%s: %w: token exceeds %d bytes", registeredURL, ErrTooLarge, limit)
 	}
 	return body, err
 }
@@ -325,14 +325,14 @@ func errorCode(code string) string {
 
 // The causes of failures without a kind, for logs and tests.
 var (
-	ErrRedirect    = errors.New("answered with a redirect")      // rejected, because a redirect would choose the next request
-	ErrTooLarge    = errors.New("answer too large")              // above 1 MiB
-	ErrStatus      = errors.New("answered with an error status") // from the discovery, keys or userinfo endpoint
-	ErrMetadata    = errors.New("unusable provider metadata")    // e.g. from another issuer
-	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
-	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid
-	ErrSignature   = errors.New("wrong signature")               // or an unsupported algorithm, or not a JWS
-	ErrCallback    = errors.New("wrong authorization response")  // e.g. from another issuer (RFC 9207 §2.4)
+	ErrRedirect    = errors.New("unexpected redirect")      // rejected, because a redirect would choose the next request
+	ErrTooLarge    = errors.New("response too large")              // above 1 MiB
+	ErrStatus      = errors.New("unexpected HTTP status") // from the discovery, keys or userinfo endpoint
+	ErrMetadata    = errors.New("invalid provider metadata")    // e.g. from another issuer
+	ErrKeys        = errors.New("invalid key set")              // not a JWK Set
+	ErrUnknownKey  = errors.New("unknown signing key")                   // no key has this kid
+	ErrSignature   = errors.New("invalid signature")               // or an unsupported algorithm, or not a JWS
+	ErrCallback    = errors.New("invalid authorization response")  // e.g. from another issuer (RFC 9207 §2.4)
 	ErrIDToken     = errors.New("invalid ID token")              // missing, or invalid by OpenID Connect Core §3.1.3.7
 	ErrLogoutToken = errors.New("invalid logout token")          // see OpenID Connect Back-Channel Logout 1.0 §2.6
 	ErrUserInfo    = errors.New("invalid userinfo")              // e.g. about another person (OpenID Connect Core §5.3.2)

@@ -101,7 +101,7 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 		return nil, err
 	}
 	if len(set) == 0 {
-		return nil, fmt.Errorf("%w: no public key for signatures that is understood", ErrKeys)
+		return nil, fmt.Errorf("%w: no supported public signing key", ErrKeys)
 	}
 	return &KeySet{strict: true, keys: &document[jwks]{
 		interval: inlineLifetime,
@@ -165,7 +165,7 @@ func newFailureLogger(logger *slog.Logger, issuer string) func(error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	return func(err error) {
-		logger.Warn("refreshing a document of an identity provider failed; using the cached one",
+		logger.Warn("identity provider fetch failed; using cached document",
 			"issuer", issuer, "error", err)
 	}
 }
@@ -178,7 +178,7 @@ type PendingError struct {
 
 // Error implements error.
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("the kid is unknown, and the keys are fetched again in %v", e.Wait)
+	return fmt.Sprintf("unknown kid; keys can be fetched again in %v", e.Wait)
 }
 
 // Key returns the public key with a kid; an empty kid means the only key. Its alg is empty if the
@@ -195,7 +195,7 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 		return jose.JSONWebKey{}, err
 	}
 	if kid == "" && len(keys) > 1 {
-		return jose.JSONWebKey{}, fmt.Errorf("%w: no kid, but %d keys", ErrUnknownKey, len(keys))
+		return jose.JSONWebKey{}, fmt.Errorf("%w: the token has no kid, but the key set has %d keys", ErrUnknownKey, len(keys))
 	}
 	return keys[0], nil
 }
@@ -217,7 +217,7 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		fit = fit.withID(header.KeyID)
 	}
 	if len(fit) == 0 || (header.KeyID == "" || k.strict) && len(fit) > 1 {
-		return nil, fmt.Errorf("%w: %d keys for kid %.100q and %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
+		return nil, fmt.Errorf("%w: %d keys match kid %.100q and algorithm %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
 	}
 	payload, err := jws.Verify(fit[0].Key)
 	if err != nil {
@@ -230,7 +230,7 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 func (k *KeySet) verifyWithAlgorithms(ctx context.Context, token string, algorithms []string) ([]byte, error) {
 	jws, _, _, err := parseToken(token)
 	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
-		err = fmt.Errorf("alg is %.20q, not one of %q", jws.Signatures[0].Protected.Algorithm, algorithms)
+		err = fmt.Errorf("unsupported alg %.20q: use one of %q", jws.Signatures[0].Protected.Algorithm, algorithms)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
@@ -252,11 +252,11 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 		return nil, &PendingError{wait}
 	}
 	if set, err = k.keys.refetch(ctx); err != nil {
-		return nil, fmt.Errorf("looking for kid %.100q: %w", kid, err)
+		return nil, fmt.Errorf("looking up kid %.100q: %w", kid, err)
 	}
 	keys := set.candidates(kid)
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%w: kid %.100q is not among %s", ErrUnknownKey, kid, set)
+		return nil, fmt.Errorf("%w: kid %.100q is not one of %s", ErrUnknownKey, kid, set)
 	}
 	return keys, nil
 }
@@ -311,7 +311,7 @@ func parseJWKS(body []byte) (jwks, error) {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 	}
 	if document.Keys == nil {
-		return nil, fmt.Errorf("%w: no keys member", ErrKeys)
+		return nil, fmt.Errorf("%w: member keys is missing", ErrKeys)
 	}
 	var set jwks
 	for _, raw := range *document.Keys {

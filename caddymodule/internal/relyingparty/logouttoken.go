@@ -65,7 +65,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 func checkLogoutType(raw string) error {
 	_, name, hasType, err := parseToken(raw)
 	if err == nil && hasType && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
-		err = fmt.Errorf("typ is %.100q", name)
+		err = fmt.Errorf("unexpected typ %.100q", name)
 	}
 	return err
 }
@@ -84,20 +84,20 @@ func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, hasType boo
 func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
-		return fmt.Errorf("iss or sub is there in two spellings")
+		return fmt.Errorf("iss or sub is repeated with different letter case")
 	case c.Subject == "" && c.Session == "":
-		return fmt.Errorf("neither sub nor sid")
+		return fmt.Errorf("sub and sid are missing")
 	case len(c.Subject) > maxSubject || len(c.Session) > maxSubject:
-		return fmt.Errorf("sub has %d bytes, sid %d", len(c.Subject), len(c.Session))
+		return fmt.Errorf("sub (%d bytes) or sid (%d bytes) is too long", len(c.Subject), len(c.Session))
 	case c.Nonce != nil:
-		return fmt.Errorf("there is a nonce, as in ID tokens")
+		return fmt.Errorf("nonce is not allowed in a logout token")
 	case c.ID == "":
 		return fmt.Errorf("jti is missing")
 	case c.IssuedAt == nil || unixTime(c.IssuedAt).After(time.Now().Add(Leeway)):
-		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+		return fmt.Errorf("iat is missing or in the future: %v", unixTime(c.IssuedAt))
 	}
 	if _, err := decodeObject(c.Events[logoutEvent]); err != nil {
-		return fmt.Errorf("events says nothing of a logout: %w", err)
+		return fmt.Errorf("events has no valid logout event: %w", err)
 	}
 	return p.checkParties(token.Audience, c.AuthorizedParty)
 }
@@ -151,7 +151,7 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 	jws, typ, _, err := parseToken(raw)
 	c := new(eventClaims)
 	if err == nil && typ != "secevent+jwt" {
-		err = fmt.Errorf("typ is %.100q", typ)
+		err = fmt.Errorf("unexpected typ %.100q", typ)
 	}
 	if err == nil {
 		err = strictjson.Unmarshal(jws.UnsafePayloadWithoutVerification(), c)
@@ -160,9 +160,9 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 	case err != nil:
 		return nil, NewEventError("%w", err)
 	case c.Issuer != p.config.Issuer:
-		return nil, &EventError{"invalid_issuer", fmt.Errorf("iss is %.200q", c.Issuer)}
+		return nil, &EventError{"invalid_issuer", fmt.Errorf("unexpected iss %.200q", c.Issuer)}
 	case !slices.Contains(c.Audience, p.config.ClientID) && !slices.Contains(c.Audience, address):
-		return nil, &EventError{"invalid_audience", fmt.Errorf("aud is %.200q", c.Audience)}
+		return nil, &EventError{"invalid_audience", fmt.Errorf("unexpected aud %.200q", c.Audience)}
 	}
 	event, err := c.toEvent()
 	if err != nil {
@@ -173,7 +173,7 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 		return nil, err
 	}
 	if algorithm := jws.Signatures[0].Protected.Algorithm; !slices.Contains(m.Algorithms, algorithm) {
-		return nil, NewEventError("alg is %.20q", algorithm)
+		return nil, NewEventError("unsupported alg %.20q", algorithm)
 	}
 	_, err = p.keys.withRefetchLimit().VerifySignature(ctx, raw)
 	if isTokenDefect(err) {
@@ -188,9 +188,9 @@ func (c *eventClaims) toEvent() (*SecurityEvent, error) {
 	case c.ID == "" || len(c.Events) == 0:
 		return nil, NewEventError("jti or events is missing")
 	case c.IssuedAt == nil || issuedAt.After(now.Add(Leeway)):
-		return nil, NewEventError("iat is missing or to come: %v", issuedAt)
+		return nil, NewEventError("iat is missing or in the future: %v", issuedAt)
 	case issuedAt.Before(now.Add(-MaxEventAge)) || c.Expiry != nil && unixTime(c.Expiry).Before(now.Add(-Leeway)):
-		return nil, NewEventError("too old: of %v", issuedAt)
+		return nil, NewEventError("token is too old: issued at %v", issuedAt)
 	}
 	return &SecurityEvent{ID: c.ID, IssuedAt: issuedAt, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
 }

@@ -83,7 +83,7 @@ func New(c Config) (*Provider, error) {
 	}
 	for _, name := range c.IDTokenAlgorithms {
 		if !slices.Contains(AlgorithmNames(), name) {
-			return nil, fmt.Errorf("id_token_alg %q is not one of %q", name, AlgorithmNames())
+			return nil, fmt.Errorf("unsupported id_token_alg %q: use one of %q", name, AlgorithmNames())
 		}
 	}
 	c.Scopes = slices.Clone(c.Scopes)
@@ -120,7 +120,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	if err != nil || !p.config.RequestOfflineAccess || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
 		return err
 	}
-	return errors.New("grant_types_supported lacks refresh_token, so sign-ins cannot be revalidated and apps get no offline_access: enable refresh tokens at the provider, or set revalidate off")
+	return errors.New("grant_types_supported does not contain refresh_token, so sign-ins cannot be revalidated and apps get no offline_access: enable refresh tokens at the provider, or set revalidate off")
 }
 
 // oauthConfig returns a new configuration for each use, because a configuration contains a cache.
@@ -170,7 +170,7 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	case slices.Contains(methods, "client_secret_post"):
 		return oauth2.AuthStyleInParams, nil
 	}
-	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
+	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported contains neither client_secret_basic nor client_secret_post", ErrMetadata)
 }
 
 // metadataLifetime is how long a discovery document is fresh.
@@ -243,7 +243,7 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 		return nil, fmt.Errorf("%w: issuer is %q, not %q", ErrMetadata, m.Issuer, issuer)
 	}
 	if m.JWKSURI == "" {
-		return nil, fmt.Errorf("%w: no jwks_uri", ErrMetadata)
+		return nil, fmt.Errorf("%w: jwks_uri is missing", ErrMetadata)
 	}
 	err := checkEndpoints(issuer,
 		namedEndpoint{"authorization_endpoint", m.AuthorizationEndpoint},
@@ -282,7 +282,7 @@ func (m *metadata) setAlgorithms() error {
 	}
 	m.Algorithms = slices.DeleteFunc(m.Algorithms, isUnsupported)
 	if len(m.Algorithms) == 0 {
-		return fmt.Errorf("%w: no asymmetric algorithm signs its ID tokens", ErrMetadata)
+		return fmt.Errorf("%w: id_token_signing_alg_values_supported contains no supported asymmetric algorithm", ErrMetadata)
 	}
 	if m.UserinfoAlgorithms = slices.DeleteFunc(m.UserinfoAlgorithms, isUnsupported); len(m.UserinfoAlgorithms) == 0 {
 		m.UserinfoAlgorithms = m.Algorithms
@@ -293,7 +293,7 @@ func (m *metadata) setAlgorithms() error {
 // checkSignIn checks the members that only a sign-in needs.
 func (m *metadata) checkSignIn() error {
 	if m.AuthorizationEndpoint == "" || m.TokenEndpoint == "" {
-		return fmt.Errorf("%w: no authorization_endpoint or no token_endpoint", ErrMetadata)
+		return fmt.Errorf("%w: authorization_endpoint or token_endpoint is missing", ErrMetadata)
 	}
 	return nil
 }
@@ -317,10 +317,10 @@ func CheckIssuer(issuer string) error {
 		return fmt.Errorf("issuer: %w", err)
 	}
 	if strings.Contains(issuer, "?") {
-		return fmt.Errorf("issuer %q must be https://host with a path at most", issuer)
+		return fmt.Errorf("issuer %q must be https://host, with an optional path", issuer)
 	}
 	if u.Scheme != "https" && !isLoopbackHTTP(u) {
-		return fmt.Errorf("issuer %q must be https, or http on loopback", issuer)
+		return fmt.Errorf("issuer %q must use https, or http on loopback", issuer)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func checkEndpoint(name, endpoint, issuer string) error {
 		return fmt.Errorf("%w: %s: %w", ErrMetadata, name, err)
 	}
 	if u.Scheme != "https" && !(strings.HasPrefix(issuer, "http:") && isLoopbackHTTP(u)) {
-		return fmt.Errorf("%w: %s %q must be https", ErrMetadata, name, endpoint)
+		return fmt.Errorf("%w: %s %q must use https", ErrMetadata, name, endpoint)
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func parseAbsolute(address string) (*url.URL, error) {
 		return nil, err
 	}
 	if u.Scheme == "" || u.Hostname() == "" || u.User != nil || strings.Contains(address, "#") {
-		return nil, fmt.Errorf("%q is no absolute address, or has a user or a fragment", address)
+		return nil, fmt.Errorf("%q must be an absolute URL without user and fragment", address)
 	}
 	return u, nil
 }

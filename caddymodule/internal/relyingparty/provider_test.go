@@ -233,5 +233,5 @@ func Example() {
 	request := relyingparty.AuthenticationRequest{State: "…", Nonce: "…", Verifier: "…"}
 	address, err := p.AuthenticationURL(context.Background(), request)
 	fmt.Println(address == "", err)
-	// Output: true authentication request without a verifier of 43 to 128 characters
+	// Output: true authentication request: the PKCE verifier must have 43 to 128 characters
 }

@@ -59,7 +59,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, onRotate 
 }
 
 // errSignInMismatch is returned if the refresh token no longer belongs to the person's sign-in.
-var errSignInMismatch = fmt.Errorf("%w: iss, sub or aud is not that of the sign-in that was refreshed", ErrIDToken)
+var errSignInMismatch = fmt.Errorf("%w: iss, sub or aud differs from the original sign-in", ErrIDToken)
 
 // isOtherSignIn reports whether an ID token signed by the provider is of another issuer, client or person
 // than the refreshed sign-in (OpenID Connect Core §12.2), whatever else is wrong with it. A token that
@@ -169,7 +169,7 @@ func (p *Provider) introspect(ctx context.Context, token, kind string) (active b
 		Expires *float64 `json:"exp"`
 	}
 	if json.Unmarshal(body, &response) != nil || response.Active == nil {
-		return false, expires, errors.New("introspection_endpoint: no introspection response")
+		return false, expires, errors.New("introspection_endpoint: the response is not an introspection response")
 	}
 	return *response.Active, unixTime(response.Expires), nil
 }

@@ -46,9 +46,9 @@ type AuthenticationRequest struct {
 func (r *AuthenticationRequest) check() error {
 	switch {
 	case r.State == "" || r.Nonce == "":
-		return errors.New("authentication request without state or nonce")
+		return errors.New("authentication request: state or nonce is missing")
 	case len(r.Verifier) < 43 || len(r.Verifier) > 128:
-		return errors.New("authentication request without a verifier of 43 to 128 characters")
+		return errors.New("authentication request: the PKCE verifier must have 43 to 128 characters")
 	}
 	_, _, err := r.maxAge()
 	return err
@@ -61,7 +61,7 @@ func (r *AuthenticationRequest) maxAge() (age time.Duration, isSet bool, err err
 	}
 	seconds, err := strconv.ParseUint(r.MaxAge, 10, 31)
 	if err != nil {
-		return 0, true, fmt.Errorf("max_age: %w", err)
+		return 0, true, fmt.Errorf("invalid max_age: %w", err)
 	}
 	return time.Duration(seconds) * time.Second, true, nil
 }
@@ -178,7 +178,7 @@ func (c *Callback) check(m *metadata) error {
 	case c.Issuer == "" && m.SendsIssuer:
 		return fmt.Errorf("%w: no iss", ErrCallback)
 	case c.Issuer != "" && c.Issuer != m.Issuer:
-		return fmt.Errorf("%w: iss is %.200q, not %q", ErrCallback, c.Issuer, m.Issuer)
+		return fmt.Errorf("%w: unexpected iss %.200q, expected %q", ErrCallback, c.Issuer, m.Issuer)
 	case c.Error != "":
 		return &Error{Kind: AuthorizationFailed, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
 	case c.Code == "":
@@ -247,7 +247,7 @@ func (p *Provider) requestTokens(ctx context.Context, ask func(context.Context) 
 // tokenError returns the error for a response without tokens. It contains neither the secrets of the
 // request, nor the body of a successful response, which may contain parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
-	e := &Error{Kind: TokenRejected, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
+	e := &Error{Kind: TokenRejected, Status: status, Err: fmt.Errorf("%s: status %d, but the response is not a token response", tokenEndpoint, status)}
 	var retrieveErr *oauth2.RetrieveError
 	if !errors.As(err, &retrieveErr) {
 		return e
@@ -328,7 +328,7 @@ type idTokenClaims struct {
 func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r *AuthenticationRequest) (*Identity, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
-		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
+		return nil, fmt.Errorf("%w: the token response contains no ID token", ErrIDToken)
 	}
 	claims := new(idTokenClaims)
 	token, err := p.verifyToken(ctx, m, raw, ErrIDToken, claims)
@@ -380,11 +380,11 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r *AuthenticationRequest) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
-		return errors.New("iss or sub is there in two spellings")
+		return errors.New("iss or sub is repeated with different letter case")
 	case c.Subject == "" || len(c.Subject) > maxSubject:
-		return fmt.Errorf("sub has %d bytes", len(c.Subject))
+		return fmt.Errorf("sub has an invalid length of %d bytes", len(c.Subject))
 	case r != nil && c.Nonce != r.Nonce:
-		return errors.New("nonce is not that of the request")
+		return errors.New("nonce does not match the request")
 	}
 	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
 		return err
@@ -400,9 +400,9 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	hasOthers := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
 	case authorized == nil && hasOthers:
-		return fmt.Errorf("several audiences %.200q, but no azp", audience)
+		return fmt.Errorf("azp is missing although there are several audiences %.200q", audience)
 	case authorized != nil && *authorized != p.config.ClientID:
-		return fmt.Errorf("azp is %.200q", *authorized)
+		return fmt.Errorf("unexpected azp %.200q", *authorized)
 	}
 	return nil
 }
@@ -410,7 +410,7 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 // checkTimes checks iat, and also auth_time, because the provider may have ignored max_age.
 func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
-		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+		return fmt.Errorf("iat is missing or in the future: %v", unixTime(c.IssuedAt))
 	}
 	if r == nil {
 		return nil
@@ -420,7 +420,7 @@ func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) erro
 	case err != nil || !isSet:
 		return err
 	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // zero if the claim is missing
-		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
+		return fmt.Errorf("auth_time is missing or older than max_age: %v", unixTime(c.AuthTime))
 	}
 	return nil
 }
@@ -444,7 +444,7 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 		return nil, err
 	}
 	if object == nil {
-		return nil, errors.New("no JSON object")
+		return nil, errors.New("not a JSON object")
 	}
 	return object, nil
 }
@@ -462,7 +462,7 @@ func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Ident
 	// An access token of another person in the response must not add that person's name and groups
 	// (§5.3.2).
 	if sub, _ := claims["sub"].(string); sub != identity.Subject {
-		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
+		return fmt.Errorf("%w: sub does not match the ID token", ErrUserInfo)
 	}
 	for name, value := range claims {
 		if _, ok := identity.Claims[name]; !ok && !isVerifiedMismatch(name, claims, identity.Claims) {
@@ -515,11 +515,11 @@ func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string
 		return nil, err
 	}
 	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
-		return nil, fmt.Errorf("%w: iss is %.200q", ErrUserInfo, iss)
+		return nil, fmt.Errorf("%w: unexpected iss %.200q", ErrUserInfo, iss)
 	}
 	audience, _ := tokenclaim.List(claims["aud"])
 	if _, ok := claims["aud"]; ok && !slices.Contains(audience, p.config.ClientID) {
-		return nil, fmt.Errorf("%w: aud is %.200q", ErrUserInfo, claims["aud"])
+		return nil, fmt.Errorf("%w: unexpected aud %.200q", ErrUserInfo, claims["aud"])
 	}
 	return claims, nil
 }

@@ -19,7 +19,7 @@ import (
 // export handles $export of the system, of all patients or of a group.
 func export(s *Store, q request) (reply, error) {
 	if !q.IsAsync {
-		return reply{}, newInvalid("An export takes the header Prefer: respond-async.")
+		return reply{}, newInvalid("$export requires the header Prefer: respond-async.")
 	}
 	types, since, err := q.exportParameters()
 	if err != nil {
@@ -50,7 +50,7 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 		return nil, since, err
 	}
 	if format := parameterValue(q.Parameters, "_outputFormat"); format != "" && !strings.HasSuffix(format, "ndjson") {
-		return nil, since, newUnsupported("Files are in application/fhir+ndjson only.")
+		return nil, since, newUnsupported("Unsupported _outputFormat: use application/fhir+ndjson.")
 	}
 	if text := parameterValue(q.Parameters, "_since"); text != "" {
 		if since, err = time.Parse(time.RFC3339, text); err != nil {
@@ -63,7 +63,7 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 	}
 	for name := range strings.SplitSeq(names, ",") {
 		if !interaction.IsType(name) {
-			return nil, since, newInvalid("_type names what is no resource type.")
+			return nil, since, newInvalid("_type contains an unknown resource type.")
 		}
 		types = append(types, name)
 	}
@@ -86,7 +86,7 @@ func exportFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	case q.Type == "Group" && q.ID != "":
 		return groupFilter(s, q)
 	}
-	return nil, requestFailure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
+	return nil, requestFailure{http.StatusNotFound, "not-found", "$export is only supported on the system, on Patient and on a Group."}
 }
 
 // groupFilter returns the predicate for the resources of a group's members.
@@ -148,7 +148,7 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
 	case at < 0:
-		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such export."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "Export not found."}
 	case isFile && isRead:
 		return e.jobs[at].file(file)
 	case isRead:
@@ -157,7 +157,7 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 		e.jobs = slices.Delete(e.jobs, at, at+1)
 		return reply{status: http.StatusAccepted}, nil
 	}
-	return reply{}, requestFailure{http.StatusMethodNotAllowed, "not-supported", "An export can be read and deleted."}
+	return reply{}, requestFailure{http.StatusMethodNotAllowed, "not-supported", "Method not allowed: use GET or DELETE for an export."}
 }
 
 // status returns the manifest from the second request on.
@@ -182,7 +182,7 @@ func (j *exportJob) status(base string) (reply, error) {
 func (j *exportJob) file(name string) (reply, error) {
 	name, ok := strings.CutSuffix(name, ".ndjson")
 	if !ok || j.files[name] == nil {
-		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such file."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "Export file not found."}
 	}
 	var lines bytes.Buffer
 	for _, text := range j.files[name] {

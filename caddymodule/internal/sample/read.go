@@ -37,7 +37,7 @@ func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 		}
 	}
 	if n < 1 || n > len(all) {
-		return nil, requestFailure{http.StatusNotFound, "not-found", "There is no such resource, or no such version of it."}
+		return nil, requestFailure{http.StatusNotFound, "not-found", "The resource, or this version of it, does not exist."}
 	}
 	if all[n-1].text == nil {
 		return nil, requestFailure{http.StatusGone, "deleted", "The resource was deleted."}
@@ -59,7 +59,7 @@ func (v *version) content() (reply, error) {
 	data, _ := v.Member("data")
 	content, err := base64.StdEncoding.DecodeString(resource.Text(data))
 	if err != nil {
-		return reply{}, requestFailure{http.StatusInternalServerError, "structure", "The data of the Binary is not base64."}
+		return reply{}, requestFailure{http.StatusInternalServerError, "structure", "The data of the Binary is not valid base64."}
 	}
 	response := v.reply(http.StatusOK)
 	response.header.Set("Content-Type", resource.Text(contentType))
@@ -75,7 +75,7 @@ func handleHistory(s *Store, q request) (reply, error) {
 	}
 	all := s.versions[q.reference()]
 	if len(all) == 0 {
-		return reply{}, requestFailure{http.StatusNotFound, "not-found", "There is no such resource."}
+		return reply{}, requestFailure{http.StatusNotFound, "not-found", "The resource does not exist."}
 	}
 	b := bundle{Type: "history", path: q.Path()}
 	for _, v := range slices.Backward(all) {

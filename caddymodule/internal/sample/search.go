@@ -166,7 +166,7 @@ func readQuery(q request) (query, error) {
 	}
 	for _, t := range s.types {
 		if !interaction.IsType(t) {
-			return query{}, newInvalid("_type names a type that FHIR R4 does not have.")
+			return query{}, newInvalid("_type contains an unknown resource type.")
 		}
 	}
 	lenient := strings.Contains(q.header.Get("Prefer"), "handling=lenient")
@@ -203,7 +203,7 @@ func (s *query) readParameter(p smart.Parameter, base string) error {
 
 func readSummary(value string) error {
 	if !slices.Contains([]string{"true", "false", "text", "data", "count"}, value) {
-		return newInvalid("_summary is one of true, false, text, data and count.")
+		return newInvalid("Invalid _summary: use true, false, text, data or count.")
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *query) readCriterion(c criterion, base string) error {
 			c.value = strings.TrimPrefix(c.value, base+"/")
 		}
 		if _, err := c.matches(resource.Resource{Type: t}); err != nil {
-			problem = newInvalid("The parameter " + c.name + " has a value or a modifier that is not supported: " + err.Error() + ".")
+			problem = newInvalid("The parameter " + c.name + " has an unsupported value or modifier: " + err.Error() + ".")
 		}
 		return true
 	})
@@ -268,7 +268,7 @@ func (c criterion) matches(r resource.Resource) (bool, error) {
 	case p.Kind == searchparam.Reference && interaction.IsType(c.modifier):
 		return p.Matches(r, c.modifier+"/"+strings.TrimPrefix(c.value, c.modifier+"/"))
 	}
-	return false, requestFailure{http.StatusBadRequest, "not-supported", "modifier " + c.modifier}
+	return false, requestFailure{http.StatusBadRequest, "not-supported", "unsupported modifier " + c.modifier}
 }
 
 // IsMissing reports whether a resource has no value for a parameter.
@@ -293,11 +293,11 @@ type include struct {
 func readInclude(name, modifier, value string) (include, error) {
 	parts := strings.Split(value, ":")
 	if modifier != "" || len(parts) < 2 || len(parts) > 3 {
-		return include{}, newUnsupported("The value of " + name + " is Type:parameter or Type:parameter:Type, and it has no modifier.")
+		return include{}, newUnsupported("The value of " + name + " must be Type:parameter or Type:parameter:Type, without a modifier.")
 	}
 	p, ok := searchparam.Lookup(parts[0], parts[1])
 	if !ok || p.Kind != searchparam.Reference || len(p.Paths) == 0 {
-		return include{}, newUnsupported("There is no reference to include by " + value + ".")
+		return include{}, newUnsupported("No reference parameter for _include or _revinclude: " + value + ".")
 	}
 	in := include{isReverse: name == "_revinclude", source: parts[0], parameter: p}
 	if len(parts) == 3 {
@@ -509,7 +509,7 @@ func numberParameter(parameters []smart.Parameter, name string, fallback int) (i
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, newInvalid(name + " is a number from 0.")
+		return 0, newInvalid(name + " must be a non-negative integer.")
 	}
 	return int(n), nil
 }

@@ -88,9 +88,9 @@ func (s *Server) readRequest(w http.ResponseWriter, r *http.Request) (request, e
 // bodyReadError returns the error for a body that could not be read.
 func bodyReadError(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return requestFailure{http.StatusRequestEntityTooLarge, "too-long", "The body is larger than 1 MiB."}
+		return requestFailure{http.StatusRequestEntityTooLarge, "too-long", "The request body exceeds 1 MiB."}
 	}
-	return newInvalid("The body ended early.")
+	return newInvalid("The request body is incomplete.")
 }
 
 // baseURL returns the address of the FHIR API for the client.
@@ -133,13 +133,13 @@ func (q request) checkFormat(contentType string) error {
 	}
 	isBinary := q.Type == "Binary" && q.Kind == interaction.Read
 	if !isBinary && accepted != "" && !strings.Contains(accepted, "json") && !strings.Contains(accepted, "*/*") && !strings.Contains(accepted, "application/*") {
-		return requestFailure{http.StatusNotAcceptable, "not-supported", "Answers are in JSON only."}
+		return requestFailure{http.StatusNotAcceptable, "not-supported", "Responses are only available in JSON."}
 	}
 	if !q.mayWrite() || len(q.body) == 0 {
 		return nil
 	}
 	if bodyType, _, err := mime.ParseMediaType(contentType); err != nil || bodyType != mediaType && bodyType != "application/json" {
-		return requestFailure{http.StatusUnsupportedMediaType, "not-supported", "The body must be of type " + mediaType + "."}
+		return requestFailure{http.StatusUnsupportedMediaType, "not-supported", "The request body must have the content type " + mediaType + "."}
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func handleInteraction(s *Store, q request) (reply, error) {
 }
 
 func notImplemented(q request) error {
-	return requestFailure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
+	return requestFailure{http.StatusNotImplemented, "not-supported", "The sample server does not support this interaction: " + q.Kind.String() + "."}
 }
 
 // handleOperation handles an operation. A missing resource is 404 even for unsupported operations, because "not
@@ -242,7 +242,7 @@ func (s *Store) checkOperationTarget(q request) error {
 		return nil
 	})
 	if err == nil && !exists {
-		return requestFailure{http.StatusNotFound, "not-found", "There is no " + q.Type + " with the url " + url + "."}
+		return requestFailure{http.StatusNotFound, "not-found", "Resource not found: " + q.Type + " with the url " + url + "."}
 	}
 	return err
 }
@@ -310,7 +310,7 @@ type requestFailure struct {
 func (f requestFailure) Error() string { return f.text }
 
 // ErrFull is returned by a store at one of its limits.
-var ErrFull = errors.New("no room for further versions")
+var ErrFull = errors.New("store limit reached")
 
 func newInvalid(text string) error { return requestFailure{http.StatusBadRequest, "invalid", text} }
 
@@ -328,9 +328,9 @@ func toFailure(err error) requestFailure {
 	}
 	switch {
 	case errors.Is(err, ErrFull):
-		return requestFailure{http.StatusInsufficientStorage, "too-costly", "The sample server is full. It forgets what was written when it is restarted."}
+		return requestFailure{http.StatusInsufficientStorage, "too-costly", "The sample server is full. A restart discards all changes."}
 	case errors.Is(err, resource.ErrNoType):
-		return requestFailure{http.StatusBadRequest, "structure", "The body is no resource."}
+		return requestFailure{http.StatusBadRequest, "structure", "The request body is not a resource."}
 	}
 	switch status := interaction.Status(err); status {
 	case http.StatusNotFound:
@@ -358,13 +358,13 @@ func newOutcomeReply(err error) reply {
 }
 
 // Description is the description in the CapabilityStatement.
-const Description = "Sample FHIR server in memory, for trying out: synthetic records of people who do not exist. " +
-	"Changes are lost when it is restarted. Not for real data."
+const Description = "In-memory sample FHIR server for evaluation, with synthetic records. " +
+	"A restart discards all changes. Do not use it for real data."
 
 // handleCapabilities returns the CapabilityStatement.
 func handleCapabilities(q request) (reply, error) {
 	if mode := parameterValue(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
-		return reply{}, newUnsupported("The CapabilityStatement has one mode, full.")
+		return reply{}, newUnsupported("Unsupported mode: use full.")
 	}
 	text, err := json.Marshal(object{
 		"resourceType": "CapabilityStatement", "status": "active", "kind": "instance", "date": "2026-11-01", "fhirVersion": "4.0.1",
@@ -400,7 +400,7 @@ var resources = sync.OnceValue(func() (list []object) {
 		case "Patient":
 			r["operation"] = []object{{
 				"name": "everything", "definition": "http://hl7.org/fhir/OperationDefinition/Patient-everything",
-				"documentation": "By GET on one patient, with _type and _count.",
+				"documentation": "GET on a single patient; supports _type and _count.",
 			}, exportOperation("patient-export")}
 		case "Group":
 			r["operation"] = []object{exportOperation("group-export")}
@@ -414,7 +414,7 @@ var resources = sync.OnceValue(func() (list []object) {
 func exportOperation(definition string) object {
 	return object{
 		"name": "export", "definition": "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/" + definition,
-		"documentation": "By GET, with _type, _since and _outputFormat.",
+		"documentation": "GET; supports _type, _since and _outputFormat.",
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Store) load(text []byte) error {
 	return err
 }
 
-var errInvalidRecord = errors.New("no resource that can be loaded, or one that is there twice")
+var errInvalidRecord = errors.New("invalid or duplicate resource")
 
 // lastUpdated returns meta.lastUpdated of a resource.
 func lastUpdated(r resource.Resource) (time.Time, bool) {

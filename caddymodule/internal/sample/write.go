@@ -50,7 +50,7 @@ func update(s *Store, q request) (reply, error) {
 		return reply{}, err
 	}
 	if res.ID != q.ID && (res.ID != "" || q.Kind == interaction.Update) {
-		return reply{}, newInvalid("The id of the resource is not that of the URL.")
+		return reply{}, newInvalid("The id of the resource does not match the URL.")
 	}
 	return putBody(s, q, http.MethodPut)
 }
@@ -62,7 +62,7 @@ func putBody(s *Store, q request, method string) (reply, error) {
 		return reply{}, err
 	}
 	if res.Type != q.Type {
-		return reply{}, newInvalid("The body is not of the type in the URL.")
+		return reply{}, newInvalid("The resource type of the body does not match the URL.")
 	}
 	if err := checkVersion(s, q); err != nil {
 		return reply{}, err
@@ -89,7 +89,7 @@ func checkVersion(s *Store, q request) error {
 	v, ok := s.current(q.reference())
 	expected := q.header.Get("If-Match")
 	if expected != "" && (!ok || v.etag() != expected) || q.header.Get("If-None-Match") == "*" && ok {
-		return requestFailure{http.StatusPreconditionFailed, "conflict", "The resource has another version, or exists already."}
+		return requestFailure{http.StatusPreconditionFailed, "conflict", "The version does not match, or the resource already exists."}
 	}
 	return nil
 }
@@ -126,14 +126,14 @@ func findUnique(s *Store, q request) (*version, error) {
 		return nil, err
 	}
 	if len(parsed.criteria) == 0 {
-		return nil, newInvalid("There are no criteria.")
+		return nil, newInvalid("The conditional request has no criteria.")
 	}
 	found, err := s.findMatches(q, parsed)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(found) > 1:
-		return nil, requestFailure{http.StatusPreconditionFailed, "multiple-matches", "Several resources match the criteria."}
+		return nil, requestFailure{http.StatusPreconditionFailed, "multiple-matches", "Multiple resources match the criteria."}
 	case len(found) == 1:
 		return found[0].version, nil
 	}
@@ -157,10 +157,10 @@ type submission struct {
 func handleBundle(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
-		return reply{}, newInvalid("The body is no Bundle of type batch or transaction.")
+		return reply{}, newInvalid("The body is not a Bundle of type batch or transaction.")
 	}
 	if len(b.Entry) > maxEntries {
-		return reply{}, requestFailure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
+		return reply{}, requestFailure{http.StatusRequestEntityTooLarge, "too-costly", "The Bundle has more than " + strconv.Itoa(maxEntries) + " entries."}
 	}
 	versionCount := len(s.undoLog)
 	responses, err := handleEntries(s, q, b)
@@ -230,7 +230,7 @@ func handleEntry(s *Store, q request, method, target string, header http.Header)
 	case err != nil:
 		return reply{}, err
 	case i.Kind == interaction.Bundle:
-		return reply{}, newInvalid("A Bundle within a Bundle is not supported.")
+		return reply{}, newInvalid("Nested batches and transactions are not supported.")
 	case q.cancellationError() != nil:
 		return reply{}, q.cancellationError()
 	}

@@ -478,7 +478,7 @@ func (r *Replica) Run(ctx context.Context) {
 			r.applyUpdate(u)
 			r.notify(u)
 			if !lostAt.IsZero() {
-				r.logger.InfoContext(ctx, "changes of other gateways are heard again", "after", time.Since(lostAt).Round(time.Millisecond))
+				r.logger.InfoContext(ctx, "receiving store changes again", "after", time.Since(lostAt).Round(time.Millisecond))
 				lostAt = time.Time{}
 			}
 		})
@@ -487,7 +487,7 @@ func (r *Replica) Run(ctx context.Context) {
 		}
 		if lostAt.IsZero() && !isUnavailable(err) { // the breaker logs outages
 			lostAt = time.Now()
-			r.logger.WarnContext(ctx, "changes of other gateways are not heard, trying again", "error", err)
+			r.logger.WarnContext(ctx, "receiving store changes failed; retrying", "error", err)
 		}
 		if time.Since(startedAt) > steadyAfter {
 			pause = minPause

@@ -28,7 +28,7 @@ func Unmarshal(data []byte, to any) error {
 	for name := range members {
 		folded := fold(name)
 		if existing, exists := fields[folded]; exists && existing != name {
-			return fmt.Errorf("the names %.100q and %.100q differ in case alone", name, existing)
+			return fmt.Errorf("member names %.100q and %.100q differ only in case", name, existing)
 		}
 		fields[folded] = name
 	}

@@ -20,10 +20,10 @@ var claimName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 // Check rejects invalid names of a claim: ours is the local name, theirs that of the other server.
 func Check(localName, remoteName string) error {
 	if !claimName.MatchString(localName) {
-		return fmt.Errorf("claim %q: our name may have 64 letters, digits, hyphens and underscores", localName)
+		return fmt.Errorf("claim %q: the local name must have at most 64 letters, digits, hyphens and underscores", localName)
 	}
 	if remoteName == "" || len(remoteName) > 256 {
-		return fmt.Errorf("claim %s: their name may have 256 characters", localName)
+		return fmt.Errorf("claim %s: the provider's name must have at most 256 characters", localName)
 	}
 	return nil
 }
@@ -31,7 +31,7 @@ func Check(localName, remoteName string) error {
 // CheckAll rejects invalid names, and too many names.
 func CheckAll(names map[string]string) error {
 	if len(names) > MaxNames {
-		return fmt.Errorf("more than %d claims named", MaxNames)
+		return fmt.Errorf("too many claims: the maximum is %d", MaxNames)
 	}
 	for localName, remoteName := range names {
 		if err := Check(localName, remoteName); err != nil {
@@ -98,7 +98,7 @@ func List(claim any) (values []string, complete bool) {
 const LocalIDP = "local"
 
 // ErrUnreadClaims is returned if a decision depends on claims that could not be read. The wrapping error names the claims.
-var ErrUnreadClaims = errors.New("claims could not be read whole")
+var ErrUnreadClaims = errors.New("claims could not be read completely")
 
 // Attributes are the attributes of a person that rules can use.
 type Attributes struct {

@@ -31,10 +31,10 @@ var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 func CheckSecret(secret string) error {
 	key, err := DecodeSecret(secret)
 	if err != nil {
-		return errors.New("totp_secret is not base32: the letters A to Z and the digits 2 to 7")
+		return errors.New("totp_secret is not valid base32: use only the letters A to Z and the digits 2 to 7")
 	}
 	if len(key) < minSecret {
-		return fmt.Errorf("totp_secret has %d bytes, and needs %d", len(key), minSecret)
+		return fmt.Errorf("totp_secret has %d bytes; it must have at least %d", len(key), minSecret)
 	}
 	return nil
 }

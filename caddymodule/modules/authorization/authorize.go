@@ -81,7 +81,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 }
 
 var (
-	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
+	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "Response time of the authorization server's endpoints.", "endpoint")
 
 	// endpoints must be called after features have registered their names.
 	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {

@@ -233,7 +233,7 @@ func (h *Bearer) CheckWithoutURL() error {
 // CheckApp implements [option.AppUser].
 func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirbase.ErrNoApp)
+		return fmt.Errorf("%w; alternatively, configure another issuer with trust or introspect", fhirbase.ErrNoApp)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {
@@ -397,6 +397,6 @@ func (a apiLocation) challenge() challenge {
 func (a apiLocation) isLocalToken(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
 
 var (
-	errNoBaseURL  = errors.New("fhir_bearer cannot tell the URL of the FHIR API, which stands in links, from the address of its site: say it with fhir_base https://<host>/<path>")
-	errTwoOrigins = errors.New("fhir_base must be a path here: the URL of the FHIR API begins with the issuer of the global option fhir")
+	errNoBaseURL  = errors.New("fhir_bearer cannot derive the URL of the FHIR API, which links need, from its site address: set fhir_base https://<host>/<path>")
+	errTwoOrigins = errors.New("fhir_base must be a path if the global option fhir is set: its issuer determines the host")
 )

@@ -78,11 +78,11 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of a document", r.Method))
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("method %s not allowed for a metadata document", r.Method))
 	}
 	body, err := document(r.Context())
 	if err != nil {
-		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("fetching the discovery document of the trusted issuer: %w", err))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=600")

@@ -113,7 +113,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 	return &enforcement{e}, nil
 }
 
-var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
+var errScopesOff = errors.New("scopes off cannot be combined with allow, deny, operation, shared, search_parameters or expand_scope")
 
 func newOperations(configured [][]string) (operations []enforce.Operation, err error) {
 	operations = make([]enforce.Operation, len(configured))
@@ -179,13 +179,13 @@ func newSharedRules(configured map[string]string) (enforce.TypeRules, error) {
 
 func checkSharedType(resourceType, rule string) error {
 	if !interaction.IsType(resourceType) {
-		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
+		return fmt.Errorf("%q is not a resource type of FHIR R4", resourceType)
 	}
 	switch r := enforce.FindTypeRule(rule); {
 	case r == nil:
-		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, enforce.TypeRuleNames())
+		return fmt.Errorf("%s: unknown rule %q: use one of %v", resourceType, rule, enforce.TypeRuleNames())
 	case !r.AppliesTo(resourceType):
-		return fmt.Errorf("%s cannot have the rule %s: in FHIR R4 the type has no search parameter by which that rule goes", resourceType, rule)
+		return fmt.Errorf("%s cannot have the rule %s: FHIR R4 has no search parameter that the rule needs", resourceType, rule)
 	}
 	return nil
 }
@@ -346,7 +346,7 @@ func (p *searchParameters) addFile(name string) (err error) {
 	case ".json":
 		return p.addResources(f, func(err error) error { return err })
 	}
-	return errors.New("none of .json, .tgz")
+	return errors.New("unsupported file extension: use .json or .tgz")
 }
 
 // addPackage adds the parameters of a FHIR package. Its resources are in the folder package.
@@ -357,7 +357,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 	}
 	archive := tar.NewReader(io.LimitReader(unzipped, maxPackageSize))
 	leaveOut := func(err error) error {
-		p.logger.Warn("a search parameter of a package is left out: apps with bound scopes cannot search by it", "error", err)
+		p.logger.Warn("search parameter of package skipped; bound scopes cannot use it", "error", err)
 		return nil
 	}
 	for {
@@ -382,7 +382,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 func (p *searchParameters) addResources(src io.Reader, onInvalid func(error) error) error {
 	text, err := io.ReadAll(io.LimitReader(src, maxParameterFileSize+1))
 	if err == nil && len(text) > maxParameterFileSize {
-		err = fmt.Errorf("larger than %d bytes", maxParameterFileSize)
+		err = fmt.Errorf("file exceeds %d bytes", maxParameterFileSize)
 	}
 	if err != nil {
 		return err
@@ -426,8 +426,8 @@ func (p *searchParameters) addResource(text []byte, onInvalid func(error) error)
 var activeBearers sync.Map
 
 var (
-	memoryUsed  = prometheus.NewDesc("caddy_fhir_bearer_memory_bytes", "Memory for bodies and answers that are being checked, of the fhir_bearer that uses the most of its max_memory.", nil, nil)
-	memoryLimit = prometheus.NewDesc("caddy_fhir_bearer_max_memory_bytes", "The max_memory of this fhir_bearer.", nil, nil)
+	memoryUsed  = prometheus.NewDesc("caddy_fhir_bearer_memory_bytes", "Memory in use for checking requests and responses, for the fhir_bearer closest to its max_memory.", nil, nil)
+	memoryLimit = prometheus.NewDesc("caddy_fhir_bearer_max_memory_bytes", "The max_memory of that fhir_bearer.", nil, nil)
 
 	memoryMetrics = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: collectMemory})
 )

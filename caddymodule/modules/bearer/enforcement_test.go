@@ -68,7 +68,7 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 		enforcement Enforcement
 		want        string
 	}{
-		"file":           {Enforcement{SearchParameterFiles: []string{file}}, "http://x/odd: odd of Patient: the expression cannot be judged here: it has the function resolve()"},
+		"file":           {Enforcement{SearchParameterFiles: []string{file}}, "http://x/odd: odd of Patient: unsupported FHIRPath expression: it has the function resolve()"},
 		"no file":        {Enforcement{SearchParameterFiles: []string{"../../fhirapp/testdata/none*.json"}}, "search_parameters ../../fhirapp/testdata/none*.json: file does not exist"},
 		"no such format": {Enforcement{SearchParameterFiles: []string{"doc.go"}}, "none of .json, .tgz"},
 		"no JSON":        {Enforcement{SearchParameterFiles: []string{damaged}}, "gzip"},

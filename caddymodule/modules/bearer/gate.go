@@ -155,9 +155,9 @@ func (m *misplacement) warn(r *http.Request, base string, err error) {
 	if !errors.Is(err, guard.ErrNoToken) || fhirbase.IsBelow(r.URL.Path, base) {
 		return
 	}
-	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
+	message := "request path is outside of the FHIR base; if the API is at this path, set fhir_base"
 	if fhirbase.IsBelow(fhirbase.OriginalPath(r), base) {
-		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
+		message = "path rewritten before fhir_bearer is outside of the FHIR base; put the rewrite after fhir_bearer"
 	}
 	m.warnOnce.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
 }
@@ -194,7 +194,7 @@ var Decisions = []Decision{
 }
 
 var (
-	bearerDecisions = metrics.NewCounters("bearer_decisions_total", "Requests that fhir_bearer decided about.", "outcome")
+	bearerDecisions = metrics.NewCounters("bearer_decisions_total", "Requests handled by fhir_bearer, by decision.", "outcome")
 	decisionCounts  = metrics.LookUpByLabel(Decisions, func(d Decision) prometheus.Counter { return bearerDecisions.WithLabelValues(string(d)) })
 )
 

@@ -178,7 +178,7 @@ func includesACR(t *guard.Token, required string) bool {
 func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
 	for _, class := range p.ACR {
 		if onlyAppTokens && !slices.Contains(oauth2.ACRValues, class) {
-			return fmt.Errorf("acr %q is not one of %q, and no other issuer is trusted: no token would pass", class, oauth2.ACRValues)
+			return fmt.Errorf("acr %q would reject every token: use one of %q, or trust another issuer", class, oauth2.ACRValues)
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
 // checkACR rejects a class that cannot be part of acr_values.
 func checkACR(class string) error {
 	if strings.ContainsFunc(class, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return fmt.Errorf("acr %q has characters that no challenge can have", class)
+		return fmt.Errorf("acr %q contains characters that are not allowed in a WWW-Authenticate challenge", class)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (s linkSealing) Unseal(_ context.Context, sealed, binding string, maxAge ti
 func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 	switch {
 	case app != nil && len(sealKeys) > 0:
-		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
+		return nil, errors.New("seal_key cannot be combined with the fhir global option, whose keys seal links; for several gateways, set store_key there")
 	case app != nil:
 		return app.Keys(), nil
 	case len(sealKeys) == 0:

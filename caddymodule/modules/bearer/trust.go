@@ -71,7 +71,7 @@ const (
 
 const anyAudience = "any"
 
-var errAudienceRequired = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
+var errAudienceRequired = errors.New("an audience is required without the fhir global option: set it after the issuer in trust, or with audience in introspect")
 
 // newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted issuers with their keys,
 // and of introspection, if configured.
@@ -144,7 +144,7 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 		asker.CacheLifetime = cmp.Or(asker.CacheLifetime, defaultAllLifetime)
 	}
 	if asker.CacheLifetime > maxCacheLifetime {
-		return nil, fmt.Errorf("all %v is longer than %v: revocations would not count meanwhile", asker.CacheLifetime, maxCacheLifetime)
+		return nil, fmt.Errorf("all %v exceeds the maximum of %v, which limits how long revoked tokens are accepted", asker.CacheLifetime, maxCacheLifetime)
 	}
 	if !asker.AcceptsAnyAudience {
 		asker.Audience, err = at.audience(i.Audience)
@@ -196,7 +196,7 @@ func parseIntrospect(to **Introspection) option.Setter {
 		maps.Copy(fields, i.TLS.Subdirectives())
 		err := fields.Parse(d)
 		if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
-			return d.Err("introspect needs a client_id and a client_secret")
+			return d.Err("introspect requires a client_id and a client_secret")
 		}
 		*to = i
 		return err

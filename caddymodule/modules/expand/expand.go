@@ -136,14 +136,14 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 // provisionState loads or takes over the state that outlives a configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, isValid := varyByNames[h.VaryBy]; !isValid {
-		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
+		return fmt.Errorf("invalid vary_by %q: use user, client or none", h.VaryBy)
 	}
 	h.library, err = loadDefinitions(ctx, definitions.Options{
 		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
 	})
 	if err != nil {
 		// Caddy prints the returned error only at the end of a long line about its own JSON.
-		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
+		ctx.Slogger().Error("loading definitions failed", "error", err)
 		return err
 	}
 	h.state, err = newState(ctx, h)

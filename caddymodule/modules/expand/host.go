@@ -182,11 +182,11 @@ func slotHolders(ctx context.Context) []string {
 }
 
 var (
-	expandRequests = metrics.NewCounters("expand_requests_total", "Requests for an operation that fhir_expand answers.", "result")
+	expandRequests = metrics.NewCounters("expand_requests_total", "Requests for operations that fhir_expand handles, by outcome.", "result")
 	requestCounts  = metrics.LookUpByLabel(dispatch.Outcomes, func(o dispatch.Outcome) prometheus.Counter { return expandRequests.WithLabelValues(string(o)) })
 
-	nextDurations     = metrics.NewDurations("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.").WithLabelValues()
-	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.").WithLabelValues()
+	nextDurations     = metrics.NewDurations("expand_next_duration_seconds", "Response time of the next handler for forwarded $expand requests.").WithLabelValues()
+	upstreamDurations = metrics.NewDurations("expand_upstream_duration_seconds", "Response time of upstream terminology servers.").WithLabelValues()
 )
 
 // expandMetrics records metrics for package dispatch.

@@ -186,11 +186,11 @@ func ForEachCache(do func(Cache)) (n int) {
 }
 
 var (
-	cacheRequests      = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
-	cacheEvictions     = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
-	cacheEntries       = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
-	fullExpansionBytes = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory that expansions take which were fetched whole from terminology servers.", nil, nil)
-	cacheBytes         = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
+	cacheRequests      = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Lookups in the expansion cache, by result.", []string{"result"}, nil)
+	cacheEvictions     = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions evicted from the cache because it was full.", nil, nil)
+	cacheEntries       = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Number of cached expansions.", nil, nil)
+	fullExpansionBytes = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory used by full expansions fetched from terminology servers.", nil, nil)
+	cacheBytes         = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory used by the expansion cache.", nil, nil)
 
 	_ = metrics.Add(metrics.Collector{
 		Descs: []*prometheus.Desc{cacheRequests, cacheEvictions, cacheEntries, cacheBytes, fullExpansionBytes}, Read: collectCaches,
@@ -362,9 +362,9 @@ func fingerprint(o *definitions.Options) string {
 }
 
 var (
-	definitionsInMemory = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
-	definitionsFailing  = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
-	definitionsLoadTime = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
+	definitionsInMemory = prometheus.NewDesc("caddy_fhir_definitions", "Number of loaded definitions.", []string{"content"}, nil)
+	definitionsFailing  = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "Number of definition sets that have changed but failed to reload.", nil, nil)
+	definitionsLoadTime = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "Unix time at which definitions were last loaded.", nil, nil)
 
 	_ = metrics.Add(metrics.Collector{
 		Descs: []*prometheus.Desc{definitionsInMemory, definitionsFailing, definitionsLoadTime}, Read: collectDefinitions,

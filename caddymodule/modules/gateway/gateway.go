@@ -59,7 +59,7 @@ func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	}
 	name := h.Token()
 	if !h.NextArg() {
-		return nil, h.Err("fhir_gateway needs the address of the FHIR server, such as hapi:8080" + base)
+		return nil, h.Err("fhir_gateway requires the address of the FHIR server, such as hapi:8080" + base)
 	}
 	backend := h.Token()
 	if backend.Text, err = upstreamAddress(backend.Text, base); err != nil {
@@ -106,10 +106,10 @@ func upstreamAddress(backend, base string) (string, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", fmt.Errorf("backend %q must be host:port or an http or https URL, with the path %s or none", backend, base)
+		return "", fmt.Errorf("backend %q must be host:port or an http or https URL, without a path or with the path %s", backend, base)
 	}
 	if path := strings.TrimSuffix(u.Path, "/"); path != "" && path != base {
-		return "", fmt.Errorf("the path of the backend is %s and the FHIR base is %s: set fhir_base %[1]s in the global option fhir", path, base)
+		return "", fmt.Errorf("the backend path %s differs from the FHIR base %s: set fhir_base %[1]s in the global option fhir", path, base)
 	}
 	if !strings.Contains(backend, "://") {
 		return u.Host, nil
@@ -130,7 +130,7 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 		}
 		blocks[part] = h.NextSegment()
 		if len(blocks[part]) > 1 && blocks[part][1].Text != "{" {
-			return nil, h.Errf("%s takes a block alone here: fhir_gateway has its matcher and its address", part)
+			return nil, h.Errf("%s accepts only a block inside fhir_gateway, which defines the matcher and the address", part)
 		}
 	}
 	return blocks, nil

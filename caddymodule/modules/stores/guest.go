@@ -76,7 +76,7 @@ type Copy struct {
 }
 
 // ErrVolatile means that a store cannot be copied.
-var ErrVolatile = errors.New("the durable store is in the memory of one gateway and is lost when that gateway stops")
+var ErrVolatile = errors.New("the durable store is in a gateway's memory and cannot be copied")
 
 // volatilityReason reports whether a store loses its state on a restart.
 func volatilityReason(s store.Store) (why string, is bool) {

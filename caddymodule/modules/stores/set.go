@@ -250,7 +250,7 @@ func checkStore(name string) error {
 		names = append(names, module.ID.Name())
 	}
 	if !slices.Contains(names, name) {
-		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, option.DidYouMean(name, names))
+		return fmt.Errorf("unknown store module fhir.stores.%s%s", name, option.DidYouMean(name, names))
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (s *Set) OpenDurable(ctx context.Context, path string, create bool, wait ti
 	}
 	durable, ok := s.Durable.(store.CopyableStore)
 	if !ok {
-		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", s.Durable)
+		return nil, fmt.Errorf("durable store of type %T cannot be copied", s.Durable)
 	}
 	return &Copy{CopyableStore: durable, Name: "the durable store of " + path}, nil
 }
@@ -284,7 +284,7 @@ func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
 	}
 	remote, ok := s.remote.SharedStore.(store.CopyableStore)
 	if !ok {
-		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
+		return nil, fmt.Errorf("store %s cannot be copied", s.name)
 	}
 	return &Copy{CopyableStore: remote, Name: fmt.Sprintf("the %s store of %s", s.name, path), Identity: s.name}, nil
 }

@@ -156,7 +156,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	s.logger.Store(logger)
 	s.replica.SetMaxLag(maxLag)
 	if err != nil {
-		logger.Warn("starting while the store is unreachable", "error", err)
+		logger.Warn("store unavailable at startup; starting anyway", "error", err)
 	}
 	s.followOnce.Do(func() {
 		s.background.Go(func() { s.replica.Run(s.ctx) })

@@ -169,7 +169,7 @@ func (w *Watch) recordResult(err error) {
 		s.healthySince = now
 	case now.Sub(s.healthySince) >= recoveryPeriod:
 		if w.isLogged(s.problem) {
-			w.newLogger().Info("the store works again", "store", w.name, "after", now.Sub(s.problemSince).Round(time.Second))
+			w.newLogger().Info("store works again", "store", w.name, "after", now.Sub(s.problemSince).Round(time.Second))
 		}
 		s.problem = nil
 	}
@@ -187,12 +187,12 @@ func (w *Watch) logProblem(err error) {
 		return
 	}
 	message := map[store.Cause]string{
-		store.CauseFull:        "the store is full: new sign-ins, codes and tokens are answered 503 until it has room",
-		store.CausePermissions: "the store refuses what gateways need: what needs it is answered 503 until that is set right",
-		store.CauseEviction:    "the store may drop what is in use: sessions would end, and revoked tokens be valid again",
-		store.CauseFileLost:    "the store takes no changes: what needs it is answered 503 until that is set right",
+		store.CauseFull:        "store is full: new sign-ins, codes and tokens get 503 until entries expire or its limit is raised",
+		store.CausePermissions: "store denies required operations: requests that need it get 503; fix the permissions of its user",
+		store.CauseEviction:    "store may evict entries in use: sessions could be lost and revoked tokens accepted again; disable eviction",
+		store.CauseFileLost:    "store rejects writes: requests that need it get 503 until the store is writable again",
 	}[store.CauseOf(err)]
-	w.newLogger().Error(cmp.Or(message, "store unavailable; requests that need it are rejected"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
+	w.newLogger().Error(cmp.Or(message, "store unavailable; requests that need it get 503"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
 }
 
 // RecordMark records the mark of the store ([store.AssignIssuer]), and reports whether it is unchanged. A store with another mark or none
@@ -243,7 +243,7 @@ func (w *Watch) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hasRecentLoss() {
-		warnings = append(warnings, fmt.Sprintf("it came back empty at %s", w.state.dataLostAt.UTC().Format(time.RFC3339)))
+		warnings = append(warnings, fmt.Sprintf("the store lost its data at %s", w.state.dataLostAt.UTC().Format(time.RFC3339)))
 	}
 	if w.state.volatilityReason != "" {
 		warnings = append(warnings, w.state.volatilityReason)
@@ -389,7 +389,7 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 func (s *checkedStore) reject(ctx context.Context, err error) {
 	rejection := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
 	if before := s.rejection.Swap(&rejection); before == nil || (*before).Error() != rejection.Error() {
-		s.logger.ErrorContext(ctx, "store rejected; requests that need it get 503", "error", err)
+		s.logger.ErrorContext(ctx, "store check failed; requests that need the store get 503", "error", err)
 	}
 	s.isAccepted = false
 }
@@ -490,7 +490,7 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 	for _, one := range s.sharedStores {
 		var problem error
 		if !one.replica.IsCurrent() {
-			problem = fmt.Errorf("no revocations of other gateways received for %v", one.replica.Lag().Round(time.Millisecond))
+			problem = fmt.Errorf("no revocations received from other gateways for %v", one.replica.Lag().Round(time.Millisecond))
 		}
 		parts = append(parts, Health{Part: "revocations", Cause: store.CauseUnavailable, Problem: problem})
 	}
@@ -500,8 +500,8 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 var _ sizedStore = (*storemirror.Replica)(nil)
 
 var (
-	storeOperations = metrics.NewCounters("store_operations_total", "Operations of stores that several gateways share.", "store", "operation", "outcome")
-	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked.", "store", "operation")
+	storeOperations = metrics.NewCounters("store_operations_total", "Operations of shared stores, by outcome.", "store", "operation", "outcome")
+	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "Duration of operations of shared stores, without rejected operations.", "store", "operation")
 )
 
 // observeStore returns the function that measures the operations of a remote store.
@@ -525,12 +525,12 @@ func observeStore(name string) breaker.Observe {
 }
 
 var (
-	revocationLag   = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
-	mirroredEntries = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
-	storeProblem    = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
-	storeEntries    = prometheus.NewDesc("caddy_fhir_store_entries", "Entries of the store, with expired ones.", []string{"store"}, nil)
-	storeLimit      = prometheus.NewDesc("caddy_fhir_store_max_entries", "Entries at which the store refuses new ones.", []string{"store"}, nil)
-	connections     = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
+	revocationLag   = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "Time since the last message from the store: later revocations at other gateways may be missing here.", []string{"store"}, nil)
+	mirroredEntries = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Store entries mirrored in this process.", []string{"store"}, nil)
+	storeProblem    = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem with this cause, otherwise 0.", []string{"store", "cause"}, nil)
+	storeEntries    = prometheus.NewDesc("caddy_fhir_store_entries", "Number of store entries, including expired ones.", []string{"store"}, nil)
+	storeLimit      = prometheus.NewDesc("caddy_fhir_store_max_entries", "Maximum number of store entries.", []string{"store"}, nil)
+	connections     = prometheus.NewDesc("caddy_fhir_store_connections", "Number of connections to the store.", []string{"store", "state"}, nil)
 
 	_ = metrics.Add(metrics.Collector{
 		Descs: []*prometheus.Desc{revocationLag, mirroredEntries, connections, storeProblem, storeEntries, storeLimit}, Read: collectStores,

@@ -262,21 +262,21 @@ func isCompartment(name string) bool { return compartments[name] }
 // Errors of [Parse]. They contain no part of the request, which may include patient data.
 var (
 	// errUnknownPath: the path is not one of FHIR's (R4 http.html#summary), 404.
-	errUnknownPath = errors.New("no path of FHIR's REST API")
+	errUnknownPath = errors.New("unknown path of the FHIR REST API")
 	// errUnknownType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
 	errUnknownType = errors.New("unknown resource type")
 	// errMalformedID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot segment
 	// (RFC 3986 §3.3), 404.
-	errMalformedID = errors.New("malformed id")
+	errMalformedID = errors.New("malformed resource id or version id")
 	// errUndefinedMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
-	errUndefinedMethod = errors.New("no interaction of this method")
+	errUndefinedMethod = errors.New("method not supported for this path")
 	// errAmbiguousQuery: the query or form is ambiguous, or has parameters that the interaction does not support, 400.
-	errAmbiguousQuery = errors.New("ambiguous query")
+	errAmbiguousQuery = errors.New("ambiguous or unsupported query parameters")
 	// errMissingCriteria: a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate, #cond-update,
 	// #3.1.0.7.1), 400.
-	errMissingCriteria = errors.New("no criteria, or two sets of them")
+	errMissingCriteria = errors.New("conditional request has no criteria, or more than one set")
 	// errUnexpectedForm: an interaction other than a search has a form (R4 http.html#search), 400.
-	errUnexpectedForm = errors.New("no search to have a form")
+	errUnexpectedForm = errors.New("a form is only allowed in a search")
 )
 
 // Status returns the HTTP status for an error of this package.

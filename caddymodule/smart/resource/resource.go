@@ -23,10 +23,10 @@ import (
 )
 
 // ErrNoType means that a JSON object is not a resource, because it has no resourceType.
-var ErrNoType = errors.New("no resourceType")
+var ErrNoType = errors.New("resourceType is missing")
 
 // errTextTooLong means that a text has 2 GiB or more.
-var errTextTooLong = errors.New("text too long for a resource")
+var errTextTooLong = errors.New("resource is too large")
 
 // Resource is a FHIR resource in JSON. The slices that it returns are parts of the parsed text.
 type Resource struct {

@@ -22,7 +22,7 @@ const (
 // error: the other parts of the expression alone would find too little.
 func (s Structures) Paths(resourceType, expression string) ([]resource.Path, error) {
 	if len(expression) > maxExpression {
-		return nil, expressionError("it has more than %d bytes", maxExpression)
+		return nil, expressionError("expression exceeds %d bytes", maxExpression)
 	}
 	tokens, err := tokenize(expression)
 	if err != nil {
@@ -132,10 +132,10 @@ func (p *expressionParser) parseAll() error {
 		return err
 	}
 	if p.position < len(p.tokens) {
-		return expressionError("%q is not known here", p.tokens[p.position])
+		return expressionError("unexpected %q", p.tokens[p.position])
 	}
 	if len(p.states) == 1 && len(p.states[0].path.Elements) == 0 {
-		return expressionError("it names no element")
+		return expressionError("expression contains no element")
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (p *expressionParser) parsePart() error {
 			return err
 		}
 		if !p.consume(")") {
-			return expressionError("a parenthesis is not closed, or %q stands in it", p.next())
+			return expressionError("missing closing parenthesis before %q", p.next())
 		}
 	} else if err := p.parseStart(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (p *expressionParser) parseStart() error {
 // parseStep parses an element or a function.
 func (p *expressionParser) parseStep(name string) error {
 	if name == "" || !isLetter(name[0]) {
-		return expressionError("a step is missing, or %q is none", name)
+		return expressionError("expected an element or function, found %q", name)
 	}
 	if p.consume("(") {
 		return p.parseFunction(name)
@@ -184,14 +184,14 @@ func (p *expressionParser) parseStep(name string) error {
 	var next []pathState
 	for _, r := range p.states {
 		if r.path.Target != "" || r.path.Type == "Resource" {
-			return expressionError("it goes on in another resource")
+			return expressionError("path continues in another resource")
 		}
 		for _, s := range p.structures.memberSteps(r.elementPath, name) {
 			next = append(next, r.extend(s))
 		}
 	}
 	if len(next) == 0 || len(next) > maxPaths {
-		return expressionError("FHIR R4 has no element %q there, or too many", name)
+		return expressionError("element %q does not exist in FHIR R4, or has too many types", name)
 	}
 	p.states = next
 	return nil
@@ -214,7 +214,7 @@ func (p *expressionParser) parseFunction(name string) error {
 	case "extension":
 		url, ok := stringLiteral(p.next())
 		if err := p.parseStep("extension"); err != nil || !ok {
-			return expressionError("extension() takes a URL")
+			return expressionError("extension() requires a URL")
 		}
 		p.addFilter("url", url)
 	case "where":
@@ -222,10 +222,10 @@ func (p *expressionParser) parseFunction(name string) error {
 			return err
 		}
 	default:
-		return expressionError("it has the function %s()", name)
+		return expressionError("unsupported function %s()", name)
 	}
 	if !p.consume(")") {
-		return expressionError("the argument of %s() is more than is known here", name)
+		return expressionError("unsupported argument of %s()", name)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (p *expressionParser) parseWhere() error {
 		ok = ok && len(r.path.Elements) > 0 && len(p.structures.memberSteps(r.elementPath, element)) == 1
 	}
 	if !hasEquals || !ok {
-		return expressionError("where() takes element='text' or resolve() is Type")
+		return expressionError("where() supports only element='text' and resolve() is Type")
 	}
 	p.addFilter(element, value)
 	return nil
@@ -261,7 +261,7 @@ func (p *expressionParser) addFilter(element, value string) {
 func (p *expressionParser) restrictTarget(fhirType string) error {
 	for i := range p.states {
 		if p.states[i].path.Type != "Reference" || !p.structures.hasType(fhirType) {
-			return expressionError("resolve() is for references, and to a type of FHIR R4")
+			return expressionError("resolve() requires a reference, and a resource type of FHIR R4")
 		}
 		p.states[i].path.Target = fhirType
 	}
@@ -272,7 +272,7 @@ func (p *expressionParser) restrictTarget(fhirType string) error {
 func (p *expressionParser) restrictType(fhirType string) error {
 	p.states = slices.DeleteFunc(p.states, func(r pathState) bool { return r.path.Type != fhirType })
 	if len(p.states) == 0 {
-		return expressionError("what it leads to is no %q", fhirType)
+		return expressionError("path does not lead to elements of type %q", fhirType)
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func firstToken(s string) (token string, length int, err error) {
 	case s[0] == '\'':
 		end := strings.IndexByte(s[1:], '\'')
 		if end < 0 || strings.Contains(s[1:1+end], `\`) {
-			return "", 0, expressionError("a string has no end, or an escape")
+			return "", 0, expressionError("string is not closed, or contains an escape")
 		}
 		return s[:1+end], end + 2, nil
 	case isLetter(s[0]):
@@ -312,7 +312,7 @@ func firstToken(s string) (token string, length int, err error) {
 		}
 		return s[:length], length, nil
 	}
-	return "", 0, expressionError("it has the sign %q", s[0])
+	return "", 0, expressionError("unexpected character %q", s[0])
 }
 
 func isLetter(c byte) bool { return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' }
@@ -322,7 +322,7 @@ func expressionError(format string, args ...any) error {
 }
 
 // errExpression means that a FHIRPath expression cannot be evaluated here.
-var errExpression = errors.New("the expression cannot be judged here")
+var errExpression = errors.New("unsupported FHIRPath expression")
 
 // r4Elements has a line for each element of R4's types: its path, and its types.
 //

@@ -77,7 +77,7 @@ var (
 	// errNotEvaluable means that the parameter cannot be evaluated here.
 	errNotEvaluable = errors.New("search parameter cannot be evaluated")
 	// errMalformedValue means that the value of a parameter is malformed.
-	errMalformedValue = errors.New("malformed value of a search parameter")
+	errMalformedValue = errors.New("malformed value of search parameter")
 )
 
 // criterion is a parsed alternative of a value, ready to be compared with elements of a resource.
@@ -339,7 +339,7 @@ func readDate(s string) (criterion, error) {
 	p, rest := cutPrefix(s)
 	found, ok := parseDate(unescape(rest))
 	if !ok {
-		return nil, fmt.Errorf("%w: no date", errMalformedValue)
+		return nil, fmt.Errorf("%w: not a date", errMalformedValue)
 	}
 	return date{p, found}, nil
 }
@@ -459,7 +459,7 @@ func readQuantity(s string) (criterion, error) {
 	p, rest := cutPrefix(parts[0])
 	number, ok := parseDecimal(rest)
 	if !ok || len(parts) != 1 && len(parts) != 3 {
-		return nil, fmt.Errorf("%w: no quantity", errMalformedValue)
+		return nil, fmt.Errorf("%w: not a quantity", errMalformedValue)
 	}
 	q.prefix, q.number = p, number
 	if len(parts) == 3 && parts[1]+parts[2] != "" {

@@ -37,9 +37,9 @@ type Set struct{ siteDefined map[parameterKey]Parameter }
 // Errors of [Set.Add], in addition to that of an invalid expression.
 var (
 	// ErrStandardParameter means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
-	ErrStandardParameter = errors.New("FHIR R4 has this search parameter itself")
+	ErrStandardParameter = errors.New("search parameter is already defined by FHIR R4")
 	// errInvalidDefinition means that a definition is incomplete, or contradicts another definition.
-	errInvalidDefinition = errors.New("unusable search parameter")
+	errInvalidDefinition = errors.New("invalid search parameter")
 )
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
@@ -53,7 +53,7 @@ func (s *Set) Add(d Definition) error {
 		}
 		p, err := d.parameter(base)
 		if existing, ok := s.siteDefined[parameterKey{base, d.Code}]; err == nil && ok && !reflect.DeepEqual(existing, p) {
-			err = fmt.Errorf("%w: it is defined twice, with a difference", errInvalidDefinition)
+			err = fmt.Errorf("%w: conflicting definitions", errInvalidDefinition)
 		}
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", d.Code, base, err)
@@ -97,11 +97,11 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), IsSiteDefined: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
 	if kind < 0 || !codePattern.MatchString(d.Code) {
-		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", errInvalidDefinition, kindNames)
+		return p, fmt.Errorf("%w: type must be one of %v, and code must have only letters, digits and hyphens", errInvalidDefinition, kindNames)
 	}
 	for _, t := range append([]string{base}, d.Target...) {
 		if !structures.hasType(t) || isBaseType(t) {
-			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", errInvalidDefinition, t)
+			return p, fmt.Errorf("%w: %q is not a resource type of FHIR R4", errInvalidDefinition, t)
 		}
 	}
 	p.Kind = Kind(kind)
@@ -111,7 +111,7 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	}
 	p.Paths = slices.DeleteFunc(paths, func(path resource.Path) bool { return !slices.Contains(comparableTypes[p.Kind], path.Type) })
 	if len(p.Paths) == 0 {
-		return p, expressionError("it leads to nothing of %s that a parameter of type %s compares", base, d.Type)
+		return p, expressionError("path leads to no element of %s that type %s can compare", base, d.Type)
 	}
 	return p, nil
 }

@@ -85,7 +85,7 @@ func (system) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codes
 
 // InvalidReason returns the syntax of media types.
 func (system) InvalidReason([]byte) string {
-	return "a media type is type/subtype, where the type is one of IANA's or begins with x-, and may have parameters, as in text/plain; charset=utf-8"
+	return "a media type has the form type/subtype with a type registered at IANA or starting with x-, and optional parameters, such as text/plain; charset=utf-8"
 }
 
 var _ codesystem.CodeExplainer = system{}

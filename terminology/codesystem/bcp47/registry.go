@@ -23,7 +23,7 @@ var sharedRegistry = sync.OnceValue(func() *registry { return newRegistry(regist
 func registryText() string {
 	text, err := embeddedtable.Unpack(compressedRegistry)
 	if err != nil {
-		panic(fmt.Errorf("bcp47: %w", err))
+		panic(fmt.Errorf("bcp47: reading the subtag registry: %w", err))
 	}
 	return string(text)
 }

@@ -163,7 +163,7 @@ func newCaseError(code, written string) error {
 	}
 	start := strings.LastIndexByte(code[:i], '-') + 1
 	length := strings.IndexByte(code[start:]+"-", '-')
-	return newColumnError(start+1, "%q is written %q; the tag is %q", code[start:][:length], written[start:][:length], written)
+	return newColumnError(start+1, "%q should be written %q; the correct tag is %q", code[start:][:length], written[start:][:length], written)
 }
 
 // wholeTagCaseError returns the error for a grandfathered tag in the wrong case, and other for any other tag.
@@ -182,10 +182,10 @@ func (r *registry) check(parts []subtag, i int) error {
 	for _, b := range before {
 		switch {
 		case b.part > s.part, b.part == s.part && s.part < partVariant:
-			return newColumnError(s.column, "the %s %q may not follow the %s %q", s.part, s.text, b.part, b.text)
+			return newColumnError(s.column, "the %s %q must not follow the %s %q", s.part, s.text, b.part, b.text)
 		case s.part == partVariant && b.text == s.text, s.part == partExtension && b.part == s.part && b.text[0] == s.text[0]:
 			name, _, _ := strings.Cut(s.text, "-")
-			return newColumnError(s.column, "the %s %q is there twice", s.part, name)
+			return newColumnError(s.column, "the %s %q is repeated", s.part, name)
 		}
 	}
 	if s.part > partVariant {
@@ -199,7 +199,7 @@ func (r *registry) check(parts []subtag, i int) error {
 		return newColumnError(s.column, "the %s %q is not registered", s.part, s.text)
 	}
 	if prefix := rec.firstValue("Prefix"); s.part == partExtLang && prefix != before[0].text {
-		return newColumnError(s.column, "the %s %q follows the language %q only", s.part, s.text, prefix)
+		return newColumnError(s.column, "the %s %q is valid only after the language %q", s.part, s.text, prefix)
 	}
 	return nil
 }
@@ -260,9 +260,9 @@ func (r *registry) warnings(t tag) (list []string) {
 		fits := func(prefix string) bool { return isPrefix(prefix, t.parts[:i]) }
 		switch {
 		case s.part == partVariant && len(prefixes) > 0 && !slices.ContainsFunc(prefixes, fits):
-			list = append(list, fmt.Sprintf("the variant %q is meant for %s", s.text, strings.Join(prefixes, ", ")))
+			list = append(list, fmt.Sprintf("the variant %q is registered for %s", s.text, strings.Join(prefixes, ", ")))
 		case s.part == partScript && r.record(t.parts[0]).firstValue("Suppress-Script") == s.text:
-			list = append(list, fmt.Sprintf("the script %q goes without saying for the language %q", s.text, t.parts[0].text))
+			list = append(list, fmt.Sprintf("the script %q is redundant for the language %q", s.text, t.parts[0].text))
 		}
 	}
 	return list

@@ -49,7 +49,7 @@ func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 	for lines.Scan() {
 		parts := orderLinePattern.FindStringSubmatch(strings.TrimRight(lines.Text(), " \r"))
 		if parts == nil {
-			return fmt.Errorf("line %d is not of an order file: %q", len(seen)+1, lines.Text())
+			return fmt.Errorf("line %d does not have the format of an order file: %q", len(seen)+1, lines.Text())
 		}
 		if len(seen) > 0 {
 			dst = append(dst, ',')

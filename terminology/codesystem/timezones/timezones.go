@@ -19,6 +19,6 @@ func init() { codesystem.Register(source) }
 var source = codesystem.Source{
 	URL: "https://www.iana.org/time-zones", Name: "IANA time zones", Version: "2026d", CaseSensitive: true,
 	Copyright: "IANA's time zone database, public domain; from the npm package tzdata, © Rogier Schouten, MIT License",
-	Members:   `{"id":"time-zones","title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The zone that a name stands for which is none of its own"}]}`,
+	Members:   `{"id":"time-zones","title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The time zone that an alias refers to"}]}`,
 	System:    embeddedtable.New(zones),
 }

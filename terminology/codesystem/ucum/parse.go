@@ -44,12 +44,12 @@ func parse(code string) ([]part, dimension, error) {
 	longest := 0 // maximum length of the canonical form
 	for unit, exponent := range d {
 		if max(exponent, -exponent) > maxExponent {
-			return nil, nil, fmt.Errorf("the exponent of %s in the canonical form is beyond %d", unit, maxExponent)
+			return nil, nil, fmt.Errorf("the exponent of %s in the canonical form exceeds %d", unit, maxExponent)
 		}
 		longest += len(unit) + len("-999.")
 	}
 	if longest > maxLength && len(d.String()) > maxLength {
-		return nil, nil, fmt.Errorf("the canonical form is longer than %d bytes", maxLength)
+		return nil, nil, fmt.Errorf("the canonical form is the expression is longer than %d bytes", maxLength)
 	}
 	return parts, d, nil
 }
@@ -57,7 +57,7 @@ func parse(code string) ([]part, dimension, error) {
 // parse returns the factors of an expression, or an error with its position.
 func (e *essence) parse(code string) ([]part, error) {
 	if len(code) > maxLength {
-		return nil, fmt.Errorf("longer than %d bytes", maxLength)
+		return nil, fmt.Errorf("response exceeds %d bytes", maxLength)
 	}
 	p := parser{essence: e, code: code}
 	divide := p.peek() == '/'
@@ -151,13 +151,13 @@ func (p *parser) annotation() error {
 }
 
 func (p *parser) newUnclosedError(start int) error {
-	return fmt.Errorf("nothing closes %q at character %d", p.code[start], p.column(start))
+	return fmt.Errorf("unclosed %q at character %d", p.code[start], p.column(start))
 }
 
 func (p *parser) parenthesis() (part, error) {
 	start := p.position
 	if p.depth++; p.depth > maxDepth {
-		return part{}, fmt.Errorf("more than %d parentheses in each other at character %d", maxDepth, p.column(start))
+		return part{}, fmt.Errorf("more than %d nested parentheses at character %d", maxDepth, p.column(start))
 	}
 	p.position++
 	group, err := p.term(false)
@@ -241,7 +241,7 @@ func (p *parser) exponent() (int, error) {
 	n := 0
 	for _, d := range []byte(digits) {
 		if n = n*10 + int(d-'0'); n > maxExponent {
-			return 0, fmt.Errorf("the exponent at character %d is beyond %d", p.column(start), maxExponent)
+			return 0, fmt.Errorf("the exponent at character %d exceeds %d", p.column(start), maxExponent)
 		}
 	}
 	return sign * n, nil

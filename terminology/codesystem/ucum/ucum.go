@@ -21,10 +21,10 @@ var source = codesystem.Source{
 	Members: `{"id":"ucum","title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
 		`"valueSet":"http://unitsofmeasure.org/vs","filter":[` +
 		`{"code":"canonical","description":"The unit has the same canonical form","operator":["=","in"],"value":"a unit"},` +
-		`{"code":"comparable","description":"The unit measures the same","operator":["=","in"],"value":"a unit"},` +
-		`{"code":"property","description":"The unit measures what a base unit does","operator":["="],"value":"what a base unit measures, such as length"}],` +
+		`{"code":"comparable","description":"The unit measures the same quantity","operator":["=","in"],"value":"a unit"},` +
+		`{"code":"property","description":"The unit measures the quantity of a base unit","operator":["="],"value":"the quantity of a base unit, such as length"}],` +
 		`"property":[{"code":"canonical","description":"The unit in base units, without a factor","type":"code"},` +
-		`{"code":"property","description":"What it measures, if a base unit does","type":"string"}]}`,
+		`{"code":"property","description":"The measured quantity, if it is that of a base unit","type":"string"}]}`,
 }
 
 // system implements [codesystem.System] and optional interfaces.
@@ -128,7 +128,7 @@ func checkMeasurable(value string) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("base units measure %s", strings.Join(names, ", "))
+	return fmt.Errorf("not the quantity of a base unit; those are %s", strings.Join(names, ", "))
 }
 
 // Explain returns why a unit does not match a filter, with HL7's text.

@@ -20,8 +20,8 @@ var manufacturers []byte
 const copyright = "Codes of the Centers for Disease Control and Prevention, public domain; as in HL7 FHIR R4, CC0"
 
 // descriptionText is the description of both code systems.
-const descriptionText = "This list ends in 2009 and has nothing that the CDC has added since, such as the vaccines against COVID-19. " +
-	"To replace it, load the CDC's current list as a CodeSystem of this url with content complete."
+const descriptionText = "This list ends in 2009 and lacks all later additions of the CDC, such as the COVID-19 vaccines. " +
+	"To replace it, load the CDC's current list as a CodeSystem with this url and the content complete."
 
 func init() { codesystem.Register(source, manufacturerSource) }
 

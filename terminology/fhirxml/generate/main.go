@@ -29,10 +29,10 @@ var addedElements = []string{"project", "author", "onBehalfOf", "account", "acco
 
 func main() {
 	log.SetFlags(0)
-	out := flag.String("out", "r4.txt", "file to write")
+	out := flag.String("out", "r4.txt", "output file")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		log.Fatal("usage: generate [-out file] folder-of-the-unpacked-npm-package")
+		log.Fatal("usage: generate [-out file] unpacked-npm-package")
 	}
 	if err := generate(flag.Arg(0), *out); err != nil {
 		log.Fatal(err)

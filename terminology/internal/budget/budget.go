@@ -68,7 +68,7 @@ func (b *Budget) Charge(n int) error {
 	}
 	if b.spent > b.limit {
 		return &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly", Err: ErrExceeded,
-			Text: fmt.Sprintf("the operation gathers or looks at more than %d codes or texts; ask for less at once", b.limit)}
+			Text: fmt.Sprintf("the operation examines more than %d codes or texts; request less at once", b.limit)}
 	}
 	if err := b.Context.Err(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (b *Budget) AcquireSlot() (err error) {
 		return err
 	}
 	return &outcome.Error{Status: http.StatusServiceUnavailable, Code: "throttled", Err: errors.Join(ErrBusy, err),
-		Text: "there is no room for a costly request now; try again in a few seconds"}
+		Text: "too many costly requests are running; try again in a few seconds"}
 }
 
 // ReleaseSlot releases the slot while the request waits for a definition or for the client to read the response.

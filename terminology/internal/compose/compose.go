@@ -302,7 +302,7 @@ func (c *Evaluator) spend(n int) error {
 	}
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrExceeded,
-		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.definitions.Bounds.VisitedCodes),
+		Text: fmt.Sprintf("evaluating value set %s would examine more than %d codes", c.Path[0].Canonical(), c.definitions.Bounds.VisitedCodes),
 	}
 }
 
@@ -331,9 +331,9 @@ func (c *Evaluator) pushPath(vs *definitions.ValueSet) error {
 		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.definitions.Bounds.ImportDepth)
 	}
 	if !vs.HasCompose {
-		e := outcome.NewIncomplete("not-found", "value set %s has no compose, so its content is not here", vs.DisplayName())
+		e := outcome.NewIncomplete("not-found", "value set %s has no compose, so its content is unknown", vs.DisplayName())
 		if vs.PartialReason != "" {
-			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is not complete: %s", vs.DisplayName(), vs.PartialReason)
+			e.Text = fmt.Sprintf("value set %s has no compose, and its stored expansion is incomplete: %s", vs.DisplayName(), vs.PartialReason)
 		}
 		e.Missing = outcome.MissingOf("ValueSet", vs.URL, vs.Version)
 		return e

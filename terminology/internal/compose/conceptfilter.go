@@ -182,7 +182,7 @@ func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesyst
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
 	if !ok {
-		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.Canonical(), f.Value, f.Op)
+		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, to which a filter with op %q refers", cs.Canonical(), f.Value, f.Op)
 	}
 	return c, nil
 }
@@ -242,7 +242,7 @@ func relatedCodes(cs *definitions.CodeSystem, of func(concept uint32) []uint32) 
 }
 
 func newPropertyError(cs *definitions.CodeSystem, f definitions.Filter) error {
-	return outcome.NewIncomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
+	return outcome.NewIncomplete("not-supported", "code system %s has no property %q for a filter with op %q", cs.Canonical(), f.Property, f.Op)
 }
 
 // prependExpression prepends a list index to the Expression of an invalid filter, until it starts at the value set.
@@ -335,7 +335,7 @@ func normalizeValue(cs *definitions.CodeSystem, f definitions.Filter, property i
 	}
 	value, err := cs.Concepts.FilterReader.FilterValue(property, value)
 	if err != nil {
-		return "", outcome.Unprocessable("invalid", "the filter on %s of code system %s has the value %q: %v", f.Property, cs.Canonical(), f.Value, err)
+		return "", outcome.Unprocessable("invalid", "the filter on %s of code system %s has the invalid value %q: %v", f.Property, cs.Canonical(), f.Value, err)
 	}
 	return value, nil
 }
@@ -359,7 +359,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 	// Only a regex with long character classes has this many bytes per state, and parsing it is costly too.
 	if longest := 8 * max(maxStates, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
-			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
+			"the regex in a filter on %s of code system %s is the expression is longer than %d bytes", f.Property, cs.Canonical(), longest)
 	}
 	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
 	if err := spend(len(f.Value) + classes*unicodeClassSteps); err != nil {
@@ -368,7 +368,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 	states, err = regexStates(f.Value)
 	if states > maxStates {
 		return nil, 0, outcome.Unprocessable("too-costly",
-			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
+			"the regex in a filter on %s of code system %s is too complex: it needs about %d states, more than %d; shorten it or reduce its repetitions",
 			f.Property, cs.Canonical(), states, maxStates)
 	}
 	if err := spend(4 * states); err != nil {
@@ -381,7 +381,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 	if err != nil {
 		return nil, 0, &outcome.Error{
 			Status: http.StatusUnprocessableEntity, Code: "invalid", Err: fmt.Errorf("filter: %w", err),
-			Text: fmt.Sprintf("the regex %q in a filter on %s of code system %s is wrong: %v", f.Value, f.Property, cs.Canonical(), err),
+			Text: fmt.Sprintf("the regex %q in a filter on %s of code system %s is invalid: %v", f.Value, f.Property, cs.Canonical(), err),
 		}
 	}
 	return expression.Match, max(1, states), nil

@@ -246,7 +246,7 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 		id = "VS_EXP_IMPORT_UNK_PINNED"
 	}
 	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id,
-		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.Canonical()))
+		fmt.Sprintf("value set %s, imported by %s, is not loaded", reference, importing.Canonical()))
 	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", reference, "")
 	return nil, e
 }
@@ -281,7 +281,7 @@ func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules 
 func findByID(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
 	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
 	if !ok {
-		return nil, outcome.NewUnknown("", "there is no value set with the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
+		return nil, outcome.NewUnknown("", "no value set has the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
 	}
 	if ref.URL != "" && !vs.MatchesCanonical(ref.URL) {
 		return nil, outcome.BadRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.Canonical(), ref.URL)
@@ -316,7 +316,7 @@ func findByURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions
 func findByContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference, ok := d.ValueSets.BoundValueSet(ref.Context)
 	if !ok {
-		return nil, outcome.NewUnknown("", "no value set is known for the context "+ref.Context)
+		return nil, outcome.NewUnknown("", "no value set is bound to the context "+ref.Context)
 	}
 	return findByURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }

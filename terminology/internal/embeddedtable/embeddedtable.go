@@ -25,7 +25,7 @@ func newSystem(data []byte, weights iter.Seq2[string, float64]) *system {
 	return &system{data: data, table: sync.OnceValue(func() *table.Table {
 		t, err := buildTable(data)
 		if err != nil {
-			panic(fmt.Errorf("packed code system: %w", err))
+			panic(fmt.Errorf("reading embedded code system: %w", err))
 		}
 		if weights != nil {
 			t.SetWeights(weights)

@@ -214,7 +214,7 @@ func (r *Reader) newUnexpectedError(want string, got jsontext.Kind) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%s: want %s, found %s", r.Pointer(), want, kindName(got))
+	return fmt.Errorf("%s: expected %s, found %s", r.Pointer(), want, kindName(got))
 }
 
 // Pointer returns the JSON pointer to the current position.
@@ -253,7 +253,7 @@ type TooLargeError struct {
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s is larger than %s, the most that is read", e.Subject, FormatSize(e.Max))
+	return fmt.Sprintf("%s is larger than the limit of %s", e.Subject, FormatSize(e.Max))
 }
 
 // FormatSize formats a number of bytes.
@@ -310,7 +310,7 @@ const minElementMemory = 32
 // Add adds a value of length bytes of JSON that uses held bytes of memory.
 func (s *Overhead) Add(length, memory int64) error {
 	if s.bytes += max(0, memory-length); s.bytes > s.max {
-		return errors.New("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
+		return errors.New("too many definitions or tiny elements: they would use far more memory than their JSON")
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 // maxCodes is the maximum number of codes in all files.
 const maxCodes = 2_000_000
 
-var errTooManyCodes = fmt.Errorf("more than %d codes with weights in all", maxCodes)
+var errTooManyCodes = fmt.Errorf("more than %d codes with weights in total", maxCodes)
 
 // Weights contains tables by the URL of a code system or value set. The zero value and nil are empty.
 type Weights struct {
@@ -99,9 +99,9 @@ func (t Table) All() iter.Seq2[string, float64] {
 const maxLineLength = 64 << 10
 
 var (
-	errNoURL          = errors.New(`nothing says which code system or value set this is for: neither a line "#! <url>" before it, nor a column "system"`)
-	errTooFewColumns  = errors.New("too few columns: want a code and a count")
-	errTooManyColumns = errors.New(`more than two columns: a first line must name them, "code" and "count" among them`)
+	errNoURL          = errors.New(`no code system or value set specified: precede this line with a line "#! <url>", or add a column "system"`)
+	errTooFewColumns  = errors.New("too few columns: expected a code and a count")
+	errTooManyColumns = errors.New(`more than two columns: add a header line with the columns "code" and "count"`)
 	errNoCode         = errors.New("no code")
 )
 
@@ -171,7 +171,7 @@ func (f *fileReader) readLine(line string) error {
 // beginSection starts the section of a code system or value set.
 func (f *fileReader) beginSection(url string) error {
 	if !strings.Contains(url, ":") || strings.ContainsAny(url, "| \t") {
-		return fmt.Errorf("%q is not the url of a code system or value set, without a version", url)
+		return fmt.Errorf("%q is not the URL of a code system or value set without a version", url)
 	}
 	f.url, f.mayBeHeader, f.columns = url, true, nil
 	return nil
@@ -234,7 +234,7 @@ func (f *fileReader) addRow(fields []string) error {
 	}
 	weight, err := strconv.ParseFloat(count, 64)
 	if err != nil || !(weight >= 0) || math.IsInf(weight, 0) {
-		return fmt.Errorf("the count of %q is %q, which is not a number from 0 on", code, count)
+		return fmt.Errorf("the count of %q is %q, not a nonnegative number", code, count)
 	}
 	return f.weights.add(url, code, weight)
 }

@@ -40,11 +40,11 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 		}
 	}
 	if len(single) == 0 || len(single) > maxValidations {
-		return nil, nil, outcome.BadRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
+		return nil, nil, outcome.BadRequest("invalid", "the request must have 1 to %d parameters named validation", maxValidations)
 	}
 	if size > maxReparsedSize/len(single) {
 		return nil, nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
-			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.FormatSize(int64(size*len(single))))}
+			"the shared resources are too large for this number of validations (%s in total); send fewer validations at once", fhirjson.FormatSize(int64(size*len(single))))}
 	}
 	out := parameters.NewWriter(nil)
 	for _, in := range single {

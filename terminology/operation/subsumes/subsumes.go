@@ -69,7 +69,7 @@ func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget
 		return "", err
 	}
 	if first.CodeSystem != second.CodeSystem {
-		return "", outcome.BadRequest("invalid", "the two codes must be of the same version of one code system")
+		return "", outcome.BadRequest("invalid", "the two codes must belong to the same version of a code system")
 	}
 	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.LocatedConcept, second.LocatedConcept, budget.Charge)
 }

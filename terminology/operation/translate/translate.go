@@ -57,7 +57,7 @@ func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) 
 		if q.ID != "" {
 			name = "with the id " + q.ID
 		}
-		return nil, outcome.NewUnknown("", "concept map "+name+" is not known")
+		return nil, outcome.NewUnknown("", "concept map "+name+" is not loaded")
 	}
 	x := &translator{query: &q, definitions: set, budget: budget.FromContext(ctx, set.Bounds.VisitedCodes), dependencies: newDependencies(q.Dependencies), result: new(Result)}
 	x.buffer = *parameters.NewWriter(nil)
@@ -255,7 +255,7 @@ type translator struct {
 func (x *translator) finish() *Result {
 	r := x.result
 	if !r.Found && len(x.query.Codings) > 0 {
-		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.query.Codings[0].Code, x.query.Codings[0].System))
+		x.messages = append(x.messages, fmt.Sprintf("no translation found for the code '%s' of system '%s'", x.query.Codings[0].Code, x.query.Codings[0].System))
 	}
 	r.Message = strings.Join(x.messages, "; ")
 	switch {
@@ -323,7 +323,7 @@ func (x *translator) translateInGroup(c *parameters.Coding, chain []*definitions
 func (x *translator) spend(n int) error {
 	err := x.budget.Charge(n)
 	if errors.Is(err, budget.ErrExceeded) {
-		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.definitions.Bounds.VisitedCodes)
+		return outcome.Unprocessable("too-costly", "the translation examines more than %d targets; specify the concept map, or translate fewer codings at once", x.definitions.Bounds.VisitedCodes)
 	}
 	return err
 }
@@ -349,17 +349,17 @@ func (x *translator) translateInOtherMap(c *parameters.Coding, chain []*definiti
 	switch {
 	case !ok:
 		x.result.Missing = append(x.result.Missing, outcome.Missing{Kind: "ConceptMap", Canonical: reference})
-		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].Canonical()))
+		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, to which %s refers, is not loaded", reference, chain[len(chain)-1].Canonical()))
 		return nil
 	case slices.Contains(chain, other):
 		var names []string
 		for _, m := range append(chain, other) {
 			names = append(names, m.Canonical())
 		}
-		return outcome.New(http.StatusUnprocessableEntity, "processing", "", "", "concept maps hand on to each other: "+strings.Join(names, " -> "))
+		return outcome.New(http.StatusUnprocessableEntity, "processing", "", "", "concept maps refer to each other: "+strings.Join(names, " -> "))
 	}
 	if x.followedMaps++; x.followedMaps > maxFollowedMaps {
-		return outcome.Unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxFollowedMaps)
+		return outcome.Unprocessable("too-costly", "the translation follows more than %d references between concept maps", maxFollowedMaps)
 	}
 	return x.translateInMap(c, append(chain, other))
 }
@@ -370,7 +370,7 @@ const maxFollowedMaps = 1000
 // add adds a match within the limits. A match without a target means that the concept is unmapped.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
 	if limit := x.query.Limits.MaxEntries(); len(x.result.Matches) >= limit {
-		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
+		return outcome.Unprocessable("too-costly", "more than %d matches; specify the concept map or the target, or translate fewer codings at once", limit)
 	}
 	m := Match{
 		Equivalence: cmp.Or(definitions.Equivalences[target.Equivalence], target.Equivalence),
@@ -489,7 +489,7 @@ func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
 		}
 	}
 	if hasCode != 1 {
-		return nil, outcome.BadRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
+		return nil, outcome.BadRequest("required", "exactly one of the parameters code, coding and codeableConcept is required, or one of R5's "+
 			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
 	r.resolveDirection()
@@ -543,9 +543,9 @@ func (r *request) readMapSelector(in *parameters.Input) {
 func (r *request) readMap(in *parameters.Input) error {
 	switch {
 	case in.Resource == nil:
-		return outcome.BadRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
+		return outcome.BadRequest("invalid", "the parameter conceptMap must be a resource, which requires a POST")
 	case r.query.ConceptMap != nil:
-		return outcome.BadRequest("invalid", "the parameter conceptMap may be given only once")
+		return outcome.BadRequest("invalid", "the parameter conceptMap must not be repeated")
 	}
 	r.query.ConceptMap = in.Resource
 	return nil
@@ -594,7 +594,7 @@ func (r *request) readDependency(in *parameters.Input) error {
 		}
 	}
 	if d.Element == "" {
-		return outcome.BadRequest("required", "each parameter dependency needs the part element")
+		return outcome.BadRequest("required", "each parameter dependency requires the part element")
 	}
 	r.query.Dependencies = append(r.query.Dependencies, d)
 	return nil
@@ -615,7 +615,7 @@ func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 	}
 	var text string
 	if err := fhirjson.NewValueReader(in.Complex).Strings(fhirjson.String{Name: "text", Destination: &text}); err != nil {
-		return nil, outcome.BadRequest("structure", "CodeableConcept cannot be read: %v", err)
+		return nil, outcome.BadRequest("structure", "invalid CodeableConcept: %v", err)
 	}
 	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
 }

@@ -346,7 +346,7 @@ func (d *displayChecker) checkLookupOnly(c *parameters.Coding, name []byte) {
 	}
 	if c.Display != "" && !equalDisplay(name, c.Display) && !equalDisplay(withoutSuffix, c.Display) {
 		d.issues.addFormatted("information", "informational", "display-comment", "", c, "display", true,
-			"The display '%s' of the code %s#%s was not checked: only the name '%s' is known here", c.Display, c.System, c.Code, name)
+			"The display '%s' of the code %s#%s was not checked: only the name '%s' is available", c.Display, c.System, c.Code, name)
 	}
 }
 

@@ -242,7 +242,7 @@ func (r *request) chooseCoding(inValueSet bool) error {
 	case given == 0: // with the text of other servers
 		return outcome.BadRequest("invalid", "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)")
 	case given > 1:
-		return outcome.BadRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
+		return outcome.BadRequest("invalid", "exactly one of the parameters code, coding and codeableConcept is required")
 	}
 	if !r.common.HasParameter("code") {
 		r.code = nil // system, display and similar parameters belong to code
@@ -257,7 +257,7 @@ func (r *request) chooseCoding(inValueSet bool) error {
 	}
 	r.query.InferSystem = r.inferSystem || r.common.Context != ""
 	if r.code.System == "" && !r.query.InferSystem {
-		return outcome.BadRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
+		return outcome.BadRequest("invalid", "the parameter code requires the parameter system, inferSystem or context")
 	}
 	r.query.Codings = []parameters.Coding{*r.code}
 	return nil
@@ -271,21 +271,21 @@ func (r *request) chooseCodingInSystem() error {
 	if system == "" && r.codeSystem != nil {
 		d, err := definitions.ParseDefinition(r.codeSystem)
 		if err != nil {
-			return outcome.BadRequest("structure", "the parameter codeSystem cannot be read: %v", err)
+			return outcome.BadRequest("structure", "invalid parameter codeSystem: %v", err)
 		}
 		system, r.codeVersion = d.URL, cmp.Or(r.codeVersion, d.Version)
 	}
 	if r.code != nil {
 		r.code.System, r.code.Version = cmp.Or(system, r.code.System), cmp.Or(r.codeVersion, r.code.Version)
 		if r.code.System == "" && r.common.ID == "" {
-			return outcome.BadRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
+			return outcome.BadRequest("required", "the parameter code requires the parameter url with the URL of the code system")
 		}
 		r.query.Codings = []parameters.Coding{*r.code}
 		return nil
 	}
 	other := func(c parameters.Coding) bool { return system != "" && c.System != "" && c.System != system }
 	if r.query.CodeableConcept == nil && other(r.query.Codings[0]) {
-		return outcome.BadRequest("invalid", "the coding is of %s, not of the code system %s", r.query.Codings[0].System, system)
+		return outcome.BadRequest("invalid", "the coding belongs to %s, not to the code system %s", r.query.Codings[0].System, system)
 	}
 	r.query.Codings = slices.DeleteFunc(r.query.Codings, other)
 	return nil

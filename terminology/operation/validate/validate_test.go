@@ -597,8 +597,8 @@ func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 func TestPartialExpansion(t *testing.T) {
 	for name, expansion := range map[string]string{
 		"it has 4 of 5 codes":                           `"total":5,` + pills,
-		"it begins at an offset":                        `"offset":4,` + pills,
-		"it was made with the parameter filter":         `"parameter":[{"name":"filter","valueString":"a"}],` + pills,
+		"it starts at an offset":                        `"offset":4,` + pills,
+		"it was generated with the parameter filter":         `"parameter":[{"name":"filter","valueString":"a"}],` + pills,
 		"the parameter count and has no total":          `"parameter":[{"name":"count","valueInteger":4}],` + pills,
 		"it has the extension valueset-toocostly":       `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-toocostly","valueBoolean":true}],` + pills,
 		"it has the extension valueset-unclosed":        `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-unclosed","valueBoolean":true}],` + pills,

@@ -521,7 +521,7 @@ func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.C
 	}
 	if cs.Compositional {
 		v.issues.addFormatted("information", "informational", "processing-note", "", c, "code", false,
-			"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL)
+			"The code system '%s' is compositional: codes may be expressions of a grammar, which this server does not support", cs.URL)
 	}
 }
 
@@ -542,7 +542,7 @@ func (v *codingValidator) findInLookupOnly(c *parameters.Coding, d *codingResult
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.query.MembershipOnly {
 		v.issues.addFormatted("error", "required", "invalid-data", "", c, "version", true,
-			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.URL, c.Code)
+			"The code system '%s' requires a version, but the code '%s' has none", cs.URL, c.Code)
 	}
 }
 
@@ -555,7 +555,7 @@ func (v *codingValidator) warnUnchecked(c *parameters.Coding, version string) {
 	reference := outcome.Canonical(c.System, version)
 	definitions.AppendUnique(&v.missing.uncheckedSystems, reference)
 	v.issues.addFormatted("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
-		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference)
+		"A definition for CodeSystem %s could not be found, so the code, which the value set enumerates, cannot be checked", reference)
 }
 
 // addUnknownSystem adds an issue about a missing code system; needed reports whether the value set needs it.

@@ -35,7 +35,7 @@ func CheckInEachLanguage(t *testing.T, files fs.FS, samples map[string]page.View
 	}
 	for _, template := range templates {
 		if name := strings.TrimSuffix(path.Base(template), ".html"); !shown[name] {
-			t.Errorf("no sample of %s", name)
+			t.Errorf("no sample for template %s", name)
 		}
 	}
 }

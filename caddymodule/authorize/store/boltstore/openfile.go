@@ -14,7 +14,7 @@ import (
 
 var (
 	errDamaged  = errors.New("file is damaged")
-	errReplaced = errors.New("it was moved, removed or replaced while in use") // further writes would be lost
+	errReplaced = errors.New("file was moved, removed or replaced while in use") // further writes would be lost
 )
 
 // openFile is a file mapped into memory by bbolt. If it is truncated or overwritten, bbolt panics
@@ -132,7 +132,7 @@ func (f *openFile) checkSize() error {
 	}
 	switch {
 	case info.Size() < lastSize:
-		return f.markDamaged(fmt.Sprintf("of %d bytes there are %d", lastSize, info.Size()))
+		return f.markDamaged(fmt.Sprintf("file was truncated from %d to %d bytes", lastSize, info.Size()))
 	case info.Size() > lastSize:
 		f.size.CompareAndSwap(lastSize, info.Size())
 	}
@@ -149,9 +149,9 @@ func (s *Store) checkFile(timeout time.Duration) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		return errors.New("path is a directory")
+		return errors.New("durable store path is a directory")
 	case info.Size() == 0:
-		s.logger.Load().Warn("durable store file is empty and is initialized again: if it was in use before, restore a copy, or people must sign in again", "file", s.path)
+		s.logger.Load().Warn("durable store file is empty; initializing it. If it was in use before, restore a backup, or users must sign in again", "file", s.path)
 		return nil
 	}
 	f, err := openBolt(s.path, &bbolt.Options{Timeout: timeout, ReadOnly: true, PreLoadFreelist: true})
@@ -205,7 +205,7 @@ func checkEntries(tx *bbolt.Tx) error {
 	t := newTransaction(tx)
 	switch buckets := []bool{t.entries != nil, t.expiries() != nil, t.count() != nil}; {
 	case buckets[0] != buckets[1] || buckets[0] != buckets[2]:
-		return errors.New("a bucket is missing")
+		return errors.New("bucket is missing")
 	case !buckets[0]:
 		return nil
 	}
@@ -217,7 +217,7 @@ func checkEntries(tx *bbolt.Tx) error {
 		return len(stored) >= expirySize && t.expiries().Get(expiryKey(stored[:expirySize], string(key))) != nil
 	})
 	if err == nil && (entries != expiries || entries != t.Size()) {
-		err = fmt.Errorf("%d entries, of which %d are counted and %d have an expiry", entries, t.Size(), expiries)
+		err = fmt.Errorf("entry count mismatch: %d entries, %d counted, %d with an expiry", entries, t.Size(), expiries)
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func checkKeys(b *bbolt.Bucket, isValid func(key, value []byte) bool) (n int, er
 	var last []byte
 	return n, b.ForEach(func(key, value []byte) error {
 		if bytes.Compare(last, key) >= 0 || b.Get(key) == nil || !isValid(key, value) {
-			return fmt.Errorf("an entry is damaged, or not in its place: %d bytes after %d others", len(key), n)
+			return fmt.Errorf("damaged or misplaced entry: key of %d bytes after %d entries", len(key), n)
 		}
 		n, last = n+1, key
 		return nil

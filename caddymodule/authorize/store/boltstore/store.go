@@ -34,7 +34,7 @@ const (
 var ErrInUse = errors.New("in use by another process")
 
 // ErrClosed means that the store was closed.
-var ErrClosed = errors.New("the durable store is closed")
+var ErrClosed = errors.New("durable store is closed")
 
 // Store is a [store.Store] in one file, opened on first use. Only one process can open it.
 type Store struct {
@@ -102,7 +102,7 @@ func (s *Store) closeUnusable() {
 		return
 	}
 	if err := f.close(); err != nil {
-		s.logger.Load().Warn("closing a damaged durable store", "file", s.path, "error", err)
+		s.logger.Load().Warn("failed to close damaged durable store", "file", s.path, "error", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *Store) open() (*openFile, error) {
 		return nil, ErrClosed
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the durable store: %w", err)
+		return nil, fmt.Errorf("creating the folder of the durable store: %w", err)
 	}
 	timeout := time.Duration(s.lockTimeout.Load())
 	err := s.checkFile(timeout)
@@ -129,9 +129,9 @@ func (s *Store) open() (*openFile, error) {
 	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("the durable store %s is %w: stop that process, or give this one a file of its own (store file { path … }): %w", s.path, ErrInUse, err)
+		return nil, fmt.Errorf("durable store %s is %w: stop that process, or configure a separate file for this one (store file { path … }): %w", s.path, ErrInUse, err)
 	case err != nil:
-		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move it away: people then sign in again", s.path, err)
+		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then run tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move the file away, after which everyone must sign in again", s.path, err)
 	}
 	s.file.Store(f)
 	return f, nil
@@ -193,9 +193,9 @@ func (s *Store) read(apply func(transaction) error) error {
 func withRemedy(path string, err error) error {
 	switch {
 	case errors.Is(err, errReplaced):
-		return newFileLostFault("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", path, err)
+		return newFileLostFault("durable store %s rejects writes, because they would be lost at a restart: put the file back, or replace it and reload the configuration: %w", path, err)
 	case errors.Is(err, errDamaged):
-		return newFileLostFault("the durable store %s cannot be used until the configuration is loaded again, or the process restarts with a file that is not damaged: restore a backup: %w", path, err)
+		return newFileLostFault("durable store %s is unusable: restore a backup, then reload the configuration or restart: %w", path, err)
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func (t transaction) execute(calls []*store.Call) error {
 // checkKey rejects a key that bbolt cannot store.
 func checkKey(c *store.Call) error {
 	if c.StoresValue() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
-		return fmt.Errorf("a key of %d bytes", len(c.Key))
+		return fmt.Errorf("invalid key length: %d bytes", len(c.Key))
 	}
 	return nil
 }

@@ -29,20 +29,20 @@ func (s SharedSuite) Run(t *testing.T) {
 		name string
 		test func(*testing.T, *sharedTest)
 	}{
-		{"a follower learns what there is", testInitialUpdate},
-		{"a follower learns of each method", testUpdatePerMethod},
-		{"a follower does not learn of what was refused", testNoUpdateOnFailure},
-		{"a follower learns of steps", testStepUpdates},
-		{"a follower learns within a second", testUpdateLatency},
-		{"a follower hears that nothing changed", testHeartbeat},
-		{"a follower ends with its context", testSubscribeCanceled},
-		{"two followers agree", testFollowersAgree},
-		{"a late follower agrees", testLateFollower},
-		{"what expired is not reported", testNoExpiredUpdates},
-		{"the last of many changes is reported last", testLastUpdateWins},
-		{"the clock is the store's", testServerClock},
-		{"gateways see each other's entries", testSharedEntries},
-		{"one of many takers at several gateways wins", testGatewayRace},
+		{"follower receives existing entries", testInitialUpdate},
+		{"follower receives changes of every method", testUpdatePerMethod},
+		{"follower receives no rejected changes", testNoUpdateOnFailure},
+		{"follower receives changes of steps", testStepUpdates},
+		{"follower receives changes within a second", testUpdateLatency},
+		{"follower receives heartbeats without changes", testHeartbeat},
+		{"subscription ends with its context", testSubscribeCanceled},
+		{"two followers receive the same entries", testFollowersAgree},
+		{"late follower receives the same entries", testLateFollower},
+		{"expired entries are not reported", testNoExpiredUpdates},
+		{"last of many changes is reported last", testLastUpdateWins},
+		{"Now returns the time of the store's clock", testServerClock},
+		{"gateways share entries", testSharedEntries},
+		{"concurrent Take at several gateways succeeds once", testGatewayRace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			runWithClock(t, s.Lifetime, func(t *testing.T, lifetime time.Duration) {
@@ -62,12 +62,12 @@ func testServerClock(t *testing.T, s *sharedTest) {
 	g := s.gateway()
 	requireNoError(t, g.Put(t.Context(), "k", nil, s.lifetime))
 	if off := time.Until(g.Now()).Abs(); off > time.Second {
-		t.Errorf("on the same host, the clock is off by %v", off)
+		t.Errorf("store clock differs by %v on the same host", off)
 	}
 	before := store.Now(g)
 	time.Sleep(s.lifetime / 4)
 	if elapsed := store.Now(g).Sub(before); elapsed < s.lifetime/8 {
-		t.Errorf("%v later, it is only %v later", s.lifetime/4, elapsed)
+		t.Errorf("after %v, the store clock advanced by only %v", s.lifetime/4, elapsed)
 	}
 }
 
@@ -92,7 +92,7 @@ func testGatewayRace(t *testing.T, s *sharedTest) {
 		return err
 	})
 	if won != 1 {
-		t.Errorf("%d takers got the value", won)
+		t.Errorf("%d concurrent Take calls succeeded, want 1", won)
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *sharedTest) startFollower(t *testing.T, g store.SharedStore) *follower 
 		f.err = g.Subscribe(ctx, f.recordUpdate)
 	}()
 	t.Cleanup(func() { end(); <-done })
-	f.await(t, "what there is", func() bool { return f.completeUpdates > 0 })
+	f.await(t, "existing entries", func() bool { return f.completeUpdates > 0 })
 	return f
 }
 
@@ -163,7 +163,7 @@ func (f *follower) await(t *testing.T, description string, condition func() bool
 		if time.Now().After(end) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			t.Fatalf("not reported: %s; but %q, in the end %q", description, f.changes[max(0, len(f.changes)-20):], f.values)
+			t.Fatalf("timeout waiting for %s; received %q, final entries %q", description, f.changes[max(0, len(f.changes)-20):], f.values)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func testInitialUpdate(t *testing.T, s *sharedTest) {
 	f := s.startFollower(t, s.gateway())
 	f.awaitValues(t, map[string]string{"revoked:1": "v", "cutoff:user:a": ""})
 	if ttl := time.Until(f.expires["revoked:1"]); ttl > 4*s.lifetime+time.Second || ttl < 3*s.lifetime {
-		t.Errorf("it has %v left of %v", ttl, 4*s.lifetime)
+		t.Errorf("remaining lifetime is %v, want about %v", ttl, 4*s.lifetime)
 	}
 }
 
@@ -201,12 +201,12 @@ func testUpdatePerMethod(t *testing.T, s *sharedTest) {
 		{"Take", func() error { _, err := g.Take(ctx, key); return err }, map[string]string{}},
 		{"Add", func() error { return g.Add(ctx, key, []byte("added"), s.lifetime*9) }, map[string]string{key: "added"}},
 		{"Delete", func() error { return g.Delete(ctx, key) }, map[string]string{}},
-		{"Append of the first", func() error { return g.Append(ctx, key, []byte("ap"), 9, s.lifetime*9) }, map[string]string{key: "ap"}},
+		{"Append to absent key", func() error { return g.Append(ctx, key, []byte("ap"), 9, s.lifetime*9) }, map[string]string{key: "ap"}},
 	} {
 		requireNoError(t, tt.change())
 		f.awaitValues(t, tt.want)
 		if ttl := time.Until(f.expires[key]); len(tt.want) > 0 && (ttl > 9*s.lifetime+time.Second || ttl < 8*s.lifetime) {
-			t.Errorf("after %s it has %v left of %v", tt.method, ttl, 9*s.lifetime)
+			t.Errorf("after %s remaining lifetime is %v, want about %v", tt.method, ttl, 9*s.lifetime)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func testNoUpdateOnFailure(t *testing.T, s *sharedTest) {
 		),
 	} {
 		if err == nil {
-			t.Error("not refused")
+			t.Error("got no error, want rejection")
 		}
 	}
 	requireNoError(t, g.Put(ctx, "revoked:3", []byte("last"), s.lifetime*4))
@@ -257,7 +257,7 @@ func testUpdateLatency(t *testing.T, s *sharedTest) {
 		requireNoError(t, g.Put(t.Context(), key, []byte("v"), s.lifetime*4))
 		f.await(t, key, func() bool { return f.values[key] == "v" })
 		if elapsed := time.Since(changed); elapsed > time.Second {
-			t.Errorf("%s was reported after %v", key, elapsed)
+			t.Errorf("%s was reported after %v, want at most 1s", key, elapsed)
 		}
 		time.Sleep(s.lifetime / 8)
 	}
@@ -267,12 +267,12 @@ func testHeartbeat(t *testing.T, s *sharedTest) {
 	f := s.startFollower(t, s.gateway())
 	for range 2 {
 		start := time.Now()
-		f.await(t, "that nothing changed", func() bool { return f.lastQueriedAt.After(start) })
+		f.await(t, "heartbeat without changes", func() bool { return f.lastQueriedAt.After(start) })
 		if elapsed := time.Since(start); elapsed > 3*time.Second {
-			t.Errorf("that took %v", elapsed)
+			t.Errorf("heartbeat took %v, want at most 3s", elapsed)
 		}
 		if f.lastQueriedAt.After(time.Now()) {
-			t.Errorf("heard at %v, which is to come", f.lastQueriedAt)
+			t.Errorf("QueriedAt %v is in the future", f.lastQueriedAt)
 		}
 	}
 }
@@ -294,10 +294,10 @@ func testSubscribeCanceled(t *testing.T, s *sharedTest) {
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("Subscribe returned %v, want context.Canceled", err)
 		}
 	case <-time.After(3 * time.Second):
-		t.Fatal("it goes on")
+		t.Fatal("Subscribe did not return after its context was canceled")
 	}
 }
 
@@ -356,7 +356,7 @@ func testNoExpiredUpdates(t *testing.T, s *sharedTest) {
 	f := s.startFollower(t, s.gateway())
 	f.await(t, "revoked:long", func() bool { return f.values["revoked:long"] == "v" })
 	if expires, ok := f.expires["revoked:short"]; ok && expires.After(time.Now()) {
-		t.Errorf("what has expired is reported to expire at %v", expires)
+		t.Errorf("expired entry is reported with expiry %v", expires)
 	}
 }
 

@@ -134,36 +134,36 @@ func requireNoError(t *testing.T, err error) {
 
 // callTests are the tests of each method.
 var callTests = []storeTest{
-	{"put then get", testPutThenGet, false},
-	{"put replaces", testPutReplaces, false},
-	{"a value is a copy", testValueIsCopy, false},
-	{"add refuses a taken key", testAddExisting, false},
-	{"add succeeds after expiry", testAddAfterExpiry, false},
-	{"get after expiry finds nothing", testGetAfterExpiry, false},
-	{"swap what is there", testSwapReplaces, false},
-	{"swap refuses what changed", testSwapChanged, false},
-	{"take once", testTakeOnce, false},
-	{"take after expiry finds nothing", testTakeAfterExpiry, false},
-	{"taken may be put again", testPutAfterTake, false},
+	{"Put, then Get", testPutThenGet, false},
+	{"Put replaces the value", testPutReplaces, false},
+	{"values are copied", testValueIsCopy, false},
+	{"Add rejects an existing key", testAddExisting, false},
+	{"Add succeeds after expiry", testAddAfterExpiry, false},
+	{"Get after expiry returns ErrNotFound", testGetAfterExpiry, false},
+	{"Swap replaces a matching value", testSwapReplaces, false},
+	{"Swap rejects a changed value", testSwapChanged, false},
+	{"Take succeeds once", testTakeOnce, false},
+	{"Take after expiry returns ErrNotFound", testTakeAfterExpiry, false},
+	{"Put after Take", testPutAfterTake, false},
 	{"delete", testDeleteRemoves, false},
-	{"list by prefix", testListByPrefix, false},
-	{"list takes a prefix as it is", testListLiteralPrefix, false},
-	{"list leaves out what expired", testListAfterExpiry, false},
-	{"any bytes are a value", testArbitraryBytes, false},
-	{"full refuses and keeps", testFullStoreRejects, true},
-	{"full takes what ends something", testFullStoreReserve, true},
-	{"full makes room by expiry", testExpiryFreesSpace, true},
-	{"one of many takers wins", testTakeRace, false},
-	{"one of many adders wins", testAddRace, false},
-	{"one of many swappers wins", testSwapRace, false},
-	{"many keys at once", testManyKeys, false},
+	{"List by prefix", testListByPrefix, false},
+	{"List matches the prefix literally", testListLiteralPrefix, false},
+	{"List omits expired entries", testListAfterExpiry, false},
+	{"values may contain any bytes", testArbitraryBytes, false},
+	{"full store rejects new entries and keeps existing ones", testFullStoreRejects, true},
+	{"full store accepts reserved kinds", testFullStoreReserve, true},
+	{"expired entries make room in a full store", testExpiryFreesSpace, true},
+	{"concurrent Take succeeds once", testTakeRace, false},
+	{"concurrent Add succeeds once", testAddRace, false},
+	{"concurrent Swap succeeds once", testSwapRace, false},
+	{"concurrent changes of many keys", testManyKeys, false},
 }
 
 func testPutThenGet(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	wantValue(t, s, "k", "v")
 	if _, err := s.Get(ctx, "other"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Get of a key never put: %v", err)
+		t.Errorf("Get of an absent key: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func testValueIsCopy(t *testing.T, ctx context.Context, s testedStore) {
 func testAddExisting(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Add(ctx, "k", []byte("first"), s.lifetime))
 	if err := s.Add(ctx, "k", []byte("second"), s.lifetime); !errors.Is(err, store.ErrExists) {
-		t.Errorf("second Add: %v", err)
+		t.Errorf("second Add: got %v, want ErrExists", err)
 	}
 	wantValue(t, s, "k", "first")
 }
@@ -205,7 +205,7 @@ func testGetAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
 	wantValue(t, s, "k", "v")
 	time.Sleep(s.lifetime / 2)
 	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Get after expiry: %v", err)
+		t.Errorf("Get after expiry: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -220,14 +220,14 @@ func testSwapChanged(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	for _, old := range []string{"", "w", "vv"} {
 		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
-			t.Errorf("Swap for %q: %v", old, err)
+			t.Errorf("Swap with old value %q: got %v, want ErrChanged", old, err)
 		}
 	}
 	wantValue(t, s, "k", "v")
 	s.waitForExpiry()
 	for _, key := range []string{"k", "never"} {
 		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), s.lifetime); !errors.Is(err, store.ErrChanged) {
-			t.Errorf("Swap of nothing: %v", err)
+			t.Errorf("Swap of an absent key: got %v, want ErrChanged", err)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func testTakeOnce(t *testing.T, ctx context.Context, s testedStore) {
 		t.Errorf("Take: %q", v)
 	}
 	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("second Take: %v", err)
+		t.Errorf("second Take: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -248,7 +248,7 @@ func testTakeAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	s.waitForExpiry()
 	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Take after expiry: %v", err)
+		t.Errorf("Take after expiry: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -264,7 +264,7 @@ func testPutAfterTake(t *testing.T, ctx context.Context, s testedStore) {
 		wantKeys(t, s, "")
 	}
 	if err := s.Swap(ctx, "k", []byte("third"), []byte("fourth"), s.lifetime); !errors.Is(err, store.ErrChanged) {
-		t.Errorf("Swap of what was taken: %v", err)
+		t.Errorf("Swap after Take: got %v, want ErrChanged", err)
 	}
 	requireNoError(t, s.Append(ctx, "k", []byte("new"), 3, s.lifetime))
 	wantValue(t, s, "k", "new")
@@ -294,7 +294,7 @@ func testDeleteRemoves(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	requireNoError(t, s.Delete(ctx, "k"))
 	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Get after Delete: %v", err)
+		t.Errorf("Get after Delete: got %v, want ErrNotFound", err)
 	}
 	requireNoError(t, s.Delete(ctx, "k"))
 }
@@ -328,10 +328,10 @@ func testListAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
 func testFullStoreRejects(t *testing.T, ctx context.Context, s testedStore) {
 	fillStore(t, s)
 	if err := s.Put(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
-		t.Errorf("Put into a full store: %v", err)
+		t.Errorf("Put into a full store: got %v, want ErrFull", err)
 	}
 	if err := s.Add(ctx, "more", nil, s.lifetime); !errors.Is(err, store.ErrFull) {
-		t.Errorf("Add to a full store: %v", err)
+		t.Errorf("Add to a full store: got %v, want ErrFull", err)
 	}
 	requireNoError(t, s.Put(ctx, "0", []byte("again"), s.lifetime))
 	wantValue(t, s, "7", "v")
@@ -349,7 +349,7 @@ func testFullStoreReserve(t *testing.T, ctx context.Context, s testedStore) {
 		{Op: store.Add, Key: "code:1", TTL: s.lifetime}, {Op: store.Add, Key: ReservedKind + ":3", TTL: s.lifetime},
 	}
 	if err := s.Do(ctx, rejected...); !errors.Is(err, store.ErrFull) {
-		t.Errorf("a step that also stores a code: %v", err)
+		t.Errorf("step that also adds a code to a full store: got %v, want ErrFull", err)
 	}
 	wantKeys(t, s, ReservedKind, ReservedKind+":1", ReservedKind+":2")
 	if store.IsShared(s.Store) {
@@ -360,7 +360,7 @@ func testFullStoreReserve(t *testing.T, ctx context.Context, s testedStore) {
 		err = s.Add(ctx, fmt.Sprint(ReservedKind, ":more", i), nil, s.lifetime)
 	}
 	if !errors.Is(err, store.ErrFull) {
-		t.Errorf("after a hundred revocations: %v", err)
+		t.Errorf("after 100 revocations: got %v, want ErrFull", err)
 	}
 }
 
@@ -374,20 +374,20 @@ func testExpiryFreesSpace(t *testing.T, ctx context.Context, s testedStore) {
 func testTakeRace(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("v"), s.lifetime))
 	if won := countConcurrentSuccesses(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
-		t.Errorf("%d takers got the value", won)
+		t.Errorf("%d concurrent Take calls succeeded, want 1", won)
 	}
 }
 
 func testAddRace(t *testing.T, ctx context.Context, s testedStore) {
 	if won := countConcurrentSuccesses(func() error { return s.Add(ctx, "k", []byte("v"), s.lifetime) }); won != 1 {
-		t.Errorf("%d adders succeeded", won)
+		t.Errorf("%d concurrent Add calls succeeded, want 1", won)
 	}
 }
 
 func testSwapRace(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("old"), s.lifetime))
 	if won := countConcurrentSuccesses(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), s.lifetime) }); won != 1 {
-		t.Errorf("%d swappers succeeded", won)
+		t.Errorf("%d concurrent Swap calls succeeded, want 1", won)
 	}
 }
 
@@ -411,18 +411,18 @@ func testManyKeys(t *testing.T, ctx context.Context, s testedStore) {
 
 // stepTests are the tests of Append and of steps with several calls.
 var stepTests = []storeTest{
-	{"append to what is there", testAppendExtends, false},
-	{"append refuses what is too long", testAppendTooLong, false},
-	{"append does not shorten a lifetime", testAppendLifetime, false},
-	{"append after expiry starts anew", testAppendAfterExpiry, false},
-	{"no item of many appenders is lost", testAppendRace, false},
-	{"a step does all its calls", testStepExecutesAll, false},
-	{"a step that fails changes nothing", testFailedStep, false},
-	{"a step is too much for a full store", testStepInFullStore, true},
-	{"a step makes room for itself", testStepFreesSpace, true},
-	{"one of many steps wins", testStepRace, false},
-	{"a step of nothing", testEmptyStep, false},
-	{"a step finds an empty value", testStepEmptyValue, false},
+	{"Append extends an existing value", testAppendExtends, false},
+	{"Append rejects values above the maximum length", testAppendTooLong, false},
+	{"Append does not shorten the lifetime", testAppendLifetime, false},
+	{"Append after expiry creates a new value", testAppendAfterExpiry, false},
+	{"concurrent Append loses no items", testAppendRace, false},
+	{"a step executes all its calls", testStepExecutesAll, false},
+	{"a failed step changes nothing", testFailedStep, false},
+	{"a step that exceeds the limit is rejected", testStepInFullStore, true},
+	{"deletions in a step make room for its additions", testStepFreesSpace, true},
+	{"one of many concurrent steps succeeds", testStepRace, false},
+	{"a step without calls succeeds", testEmptyStep, false},
+	{"a step distinguishes empty values from absent ones", testStepEmptyValue, false},
 }
 
 func testAppendExtends(t *testing.T, ctx context.Context, s testedStore) {
@@ -436,10 +436,10 @@ func testAppendExtends(t *testing.T, ctx context.Context, s testedStore) {
 func testAppendTooLong(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "k", []byte("abc"), s.lifetime))
 	if err := s.Append(ctx, "k", []byte("de"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
-		t.Errorf("Append to five of four bytes: %v", err)
+		t.Errorf("Append beyond the maximum length: got %v, want ErrTooLong", err)
 	}
 	if err := s.Append(ctx, "new", []byte("abcde"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
-		t.Errorf("Append of five of four bytes: %v", err)
+		t.Errorf("Append of a value above the maximum length: got %v, want ErrTooLong", err)
 	}
 	wantValue(t, s, "k", "abc")
 	wantKeys(t, s, "new")
@@ -461,7 +461,7 @@ func testAppendAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
 
 func testAppendRace(t *testing.T, ctx context.Context, s testedStore) {
 	if won := countConcurrentSuccesses(func() error { return s.Append(ctx, "k", []byte("ab"), 100, s.lifetime) }); won != 50 {
-		t.Errorf("%d items of 2 bytes in 100", won)
+		t.Errorf("%d items of 2 bytes were appended, want 50", won)
 	}
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
@@ -483,7 +483,7 @@ func testStepExecutesAll(t *testing.T, ctx context.Context, s testedStore) {
 		&store.Call{Op: store.Delete, Key: "never there:1"},
 	))
 	if string(get.Value) != "old" || missing.Value != nil || string(take.Value) != "old" {
-		t.Errorf("found %q, %q and %q", get.Value, missing.Value, take.Value)
+		t.Errorf("step returned values %q, %q and %q", get.Value, missing.Value, take.Value)
 	}
 	for key, want := range map[string]string{"read:1": "old", "put:1": "new", "added:1": "new", "swapped:1": "new", "grown:1": "older"} {
 		wantValue(t, s, key, want)
@@ -518,7 +518,7 @@ func testFailedStep(t *testing.T, ctx context.Context, s testedStore) {
 			}
 			err := s.Do(ctx, slices.Insert(calls, at, tt.call)...)
 			if !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
-				t.Errorf("step with %v of %q: %v, the call: %v", tt.call.Op, tt.call.Key, err, tt.call.Err)
+				t.Errorf("step with %v of %q: unexpected error %v; error of the call: %v", tt.call.Op, tt.call.Key, err, tt.call.Err)
 			}
 			tt.call.Err = nil
 			wantKeys(t, s, "put:1")
@@ -542,7 +542,7 @@ func testStepFreesSpace(t *testing.T, ctx context.Context, s testedStore) {
 	}
 	requireNoError(t, step("1"))
 	if err := step("never there"); !errors.Is(err, store.ErrFull) {
-		t.Errorf("a step that deletes nothing: %v", err)
+		t.Errorf("step that deletes an absent key: got %v, want ErrFull", err)
 	}
 	wantKeys(t, s, "new", "new 1")
 	wantKeys(t, s, "1")
@@ -560,7 +560,7 @@ func testStepInFullStore(t *testing.T, ctx context.Context, s testedStore) {
 		)
 	}
 	if err := step(); !errors.Is(err, store.ErrFull) {
-		t.Errorf("two more entries where there is room for one: %v", err)
+		t.Errorf("two new entries with capacity for one: got %v, want ErrFull", err)
 	}
 	wantValue(t, s, "1", "v")
 	wantKeys(t, s, "8")
@@ -580,7 +580,7 @@ func testStepRace(t *testing.T, ctx context.Context, s testedStore) {
 		)
 	})
 	if won != 1 {
-		t.Errorf("%d steps took the code", won)
+		t.Errorf("%d concurrent steps succeeded, want 1", won)
 	}
 	wantValue(t, s, "grants:1", "v")
 }
@@ -595,15 +595,15 @@ func testStepEmptyValue(t *testing.T, ctx context.Context, s testedStore) {
 		c := &store.Call{Op: store.Get, Key: key}
 		requireNoError(t, s.Do(ctx, c))
 		if c.Value == nil || len(c.Value) > 0 {
-			t.Errorf("%s: found %#v", key, c.Value)
+			t.Errorf("Get(%s) in a step = %#v, want an empty value", key, c.Value)
 		}
 	}
 }
 
 // entriesTests are the tests of [store.Exporter], which is optional.
 var entriesTests = []storeTest{
-	{"entries are all there are", testAllEntries, false},
-	{"entries end with an error", testEntriesError, false},
+	{"Entries returns all unexpired entries", testAllEntries, false},
+	{"Entries stops at the first error", testEntriesError, false},
 }
 
 func testAllEntries(t *testing.T, ctx context.Context, s testedStore) {
@@ -623,12 +623,12 @@ func testAllEntries(t *testing.T, ctx context.Context, s testedStore) {
 			maxTTL = 2 * s.lifetime
 		}
 		if ttl > maxTTL || ttl < maxTTL-s.lifetime {
-			t.Errorf("%s has %v left, of %v", key, ttl, maxTTL)
+			t.Errorf("%s: remaining lifetime is %v, want about %v", key, ttl, maxTTL)
 		}
 		return nil
 	}))
 	if want := map[string]string{"session:long": "\x00long", "grants:empty": ""}; !maps.Equal(got, want) {
-		t.Errorf("entries: %q, want %q", got, want)
+		t.Errorf("Entries returned %q, want %q", got, want)
 	}
 }
 
@@ -639,20 +639,20 @@ func testEntriesError(t *testing.T, ctx context.Context, s testedStore) {
 	seen, stop := 0, errors.New("stop")
 	err := exporter.Entries(ctx, func(string, []byte, time.Duration) error { seen++; return stop })
 	if !errors.Is(err, stop) || seen != 1 {
-		t.Errorf("%d entries, then %v", seen, err)
+		t.Errorf("Entries returned %d entries and error %v, want 1 and the callback's error", seen, err)
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
 	err = exporter.Entries(ended, func(string, []byte, time.Duration) error { return nil })
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of its context: %v", err)
+		t.Errorf("Entries with canceled context: got %v, want context.Canceled", err)
 	}
 }
 
 func requireExporter(t *testing.T, s testedStore) store.Exporter {
 	exporter, ok := s.Store.(store.Exporter)
 	if !ok {
-		t.Skip("not a store.Exporter")
+		t.Skip("store does not implement store.Exporter")
 	}
 	return exporter
 }

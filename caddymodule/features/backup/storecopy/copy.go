@@ -50,9 +50,9 @@ type Counts struct {
 // Errors of [Run], in addition to errors of the stores.
 var (
 	ErrNotEmpty         = errors.New("the target is not empty")
-	ErrOtherSource      = errors.New("the target has an interrupted copy of another store")
+	ErrOtherSource      = errors.New("the target contains an interrupted copy of another store")
 	ErrSameStore        = errors.New("source and target are the same store")
-	ErrConcurrentChange = errors.New("a store has changed meanwhile")
+	ErrConcurrentChange = errors.New("a store was changed during the copy")
 )
 
 // Run copies all entries. Another Run with the same options completes an interrupted copy: it copies all entries
@@ -81,15 +81,15 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	if err := c.copyEntries(ctx); err != nil {
-		return fmt.Errorf("copying: %w", err)
+		return fmt.Errorf("copying entries: %w", err)
 	}
 	if resumed && !c.Merge {
 		if err := c.removeExtra(ctx); err != nil {
-			return fmt.Errorf("removing what an interrupted copy left: %w", err)
+			return fmt.Errorf("removing entries left over from an interrupted copy: %w", err)
 		}
 	}
 	if err := c.compare(ctx); err != nil {
-		return fmt.Errorf("comparing: %w", err)
+		return fmt.Errorf("verifying the copy: %w", err)
 	}
 	return c.to.Delete(ctx, copyguard.IncompleteKey)
 }
@@ -100,10 +100,10 @@ func (c *copier) checkNotRunning(ctx context.Context) error {
 		return nil
 	}
 	if err := copyguard.CheckNotRunning(ctx, c.from); err != nil {
-		return fmt.Errorf("the source: %w", err)
+		return fmt.Errorf("source store: %w", err)
 	}
 	if err := copyguard.CheckNotRunning(ctx, c.to); err != nil {
-		return fmt.Errorf("the target: %w", err)
+		return fmt.Errorf("target store: %w", err)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (c *copier) storeBatch(ctx context.Context, b batch) (copied, conflicts int
 // maxRemovalKeys is the maximum number of keys in memory for removal.
 const maxRemovalKeys = 10_000
 
-var errRemovalLimit = errors.New("enough for now")
+var errRemovalLimit = errors.New("limit of entries to remove at once reached")
 
 // removeExtra deletes the entries of the target that the source lacks.
 func (c *copier) removeExtra(ctx context.Context) error {
@@ -212,14 +212,14 @@ func (c *copier) compare(ctx context.Context) error {
 		return err
 	}
 	if mismatches > 0 {
-		return fmt.Errorf("%w: %d entries of the source are not in the target, or have other values", ErrConcurrentChange, mismatches)
+		return fmt.Errorf("%w: %d entries of the source are missing in the target or have different values", ErrConcurrentChange, mismatches)
 	}
 	if c.Merge {
 		return nil
 	}
 	extra, err := c.findExtra(ctx)
 	if len(extra) > 0 {
-		return fmt.Errorf("%w: the target has %d entries or more that the source has not", ErrConcurrentChange, len(extra))
+		return fmt.Errorf("%w: the target has at least %d entries that are not in the source", ErrConcurrentChange, len(extra))
 	}
 	return err
 }
@@ -340,7 +340,7 @@ func (b batch) merge(existing []*store.Call) (missing, joined batch, conflicts i
 		default:
 			value, err := join(targetValue, e.value)
 			if err != nil {
-				return nil, nil, 0, fmt.Errorf("joining %s with that of the target: %w", e.key, err)
+				return nil, nil, 0, fmt.Errorf("merging %s with the target's entry: %w", e.key, err)
 			}
 			if !bytes.Equal(value, targetValue) {
 				joined = append(joined, entry{e.key, value, time.Now().Add(joinedListTTL), targetValue})
@@ -405,7 +405,7 @@ func (c *copier) markTarget(ctx context.Context) (resumed bool, err error) {
 	case err != nil:
 		return false, err
 	case m != nil && m.Merge != c.Merge:
-		return false, fmt.Errorf("%w: a copy was interrupted that was begun the other way, with or without merging", ErrNotEmpty)
+		return false, fmt.Errorf("%w: an interrupted copy used --merge differently: run it again with the same options, or empty the target", ErrNotEmpty)
 	case m != nil && m.Source != c.Source:
 		return false, ErrOtherSource
 	case m == nil && !c.Merge:
@@ -450,7 +450,7 @@ func (c *copier) loadMark(ctx context.Context) (*copyMark, error) {
 	return m, err
 }
 
-var errFoundEntry = errors.New("there is an entry")
+var errFoundEntry = errors.New("the store contains an entry")
 
 // checkEmpty checks that the target is empty, except for the issuer mark, which a gateway sets at its start.
 func (c *copier) checkEmpty(ctx context.Context) error {

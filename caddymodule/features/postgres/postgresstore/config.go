@@ -106,7 +106,7 @@ var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0
 // CheckTable returns an error if name is not a valid table name.
 func CheckTable(name string) error {
 	if !tableName.MatchString(name) {
-		return fmt.Errorf("invalid table %q: a name of up to 40 lower-case letters, digits and underscores, and optionally its schema and a dot before it", name)
+		return fmt.Errorf("invalid table %q: use up to 40 lower-case letters, digits and underscores, optionally with a schema and a dot before the name", name)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func CheckTable(name string) error {
 // CheckSynchronousCommit returns an error if word is not remote_apply, on, remote_write, local or off.
 func CheckSynchronousCommit(word string) error {
 	if !slices.Contains(synchronousCommits, word) {
-		return fmt.Errorf("synchronous_commit %q is not one of %s", word, strings.Join(synchronousCommits, ", "))
+		return fmt.Errorf("invalid synchronous_commit %q: use one of %s", word, strings.Join(synchronousCommits, ", "))
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (c Config) listenConfig() (*pgx.ConnConfig, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("listen address %q is neither a host nor a host with a port", c.ListenAddress)
+		return nil, fmt.Errorf("invalid listen address %q: use a host or host:port", c.ListenAddress)
 	}
 	tlsConfig := conn.TLSConfig
 	conn.Host, conn.Port, conn.Fallbacks, conn.ValidateConnect = host, uint16(number), nil, nil
@@ -208,22 +208,22 @@ func hasMultipleHosts(conn *pgconn.Config) bool {
 // Errors of connection strings and addresses quote no input: after a mistake, any part
 // of it may be a password.
 var (
-	errURLAsName = errors.New("a host, user or database is itself a URL, or has a part of one: a whole URL goes into dsn; in its user and password, write %40 for @, %2F for /, %3F for ? and %23 for #")
-	errListenURL = errors.New("the listen address must be a host, or a host with a port, and no URL")
+	errURLAsName = errors.New("a host, user or database contains part of a URL: set dsn to the complete URL, and percent-encode its user and password: %40 for @, %2F for /, %3F for ? and %23 for #")
+	errListenURL = errors.New("invalid listen address: use a host or host:port, not a URL")
 )
 
 // parseErrors maps the beginning of pgx's error for a connection string, which never contains
 // input, to our error.
 var parseErrors = []struct{ prefix, message string }{
-	{"failed to parse as URL", "it is not a URL; in its user and password, write %40 for @, %2F for /, %3F for ? and %23 for #"},
-	{"failed to parse as keyword/value", "it is neither a URL nor keyword=value pairs; a value with spaces goes into single quotes, in which \\ goes before ' and \\"},
-	{"invalid port", "its port is not a number from 1 to 65535; in a URL, write %40 for @, %2F for /, %3F for ? and %23 for # in the user and password"},
-	{"invalid connect_timeout", "its connect_timeout is not a number of seconds"},
-	{"failed to configure TLS", "what it says of TLS is wrong, or a file that it names cannot be read (sslmode, sslrootcert, sslcert, sslkey)"},
-	{"could not match", "it has another number of ports than of hosts"},
-	{"unknown target_session_attrs", "its target_session_attrs is unknown"},
-	{"failed to read service", "its service is not in the service file, or that cannot be read"},
-	{"cannot parse pool_", "an option of it that begins with pool_ has a wrong value"},
+	{"failed to parse as URL", "not a valid URL; percent-encode the user and password: %40 for @, %2F for /, %3F for ? and %23 for #"},
+	{"failed to parse as keyword/value", "neither a URL nor keyword=value pairs; put values with spaces in single quotes, and escape ' and \\ with \\"},
+	{"invalid port", "the port is not a number from 1 to 65535; in a URL, percent-encode the user and password: %40 for @, %2F for /, %3F for ? and %23 for #"},
+	{"invalid connect_timeout", "connect_timeout is not a number of seconds"},
+	{"failed to configure TLS", "invalid TLS parameters or unreadable files (sslmode, sslrootcert, sslcert, sslkey)"},
+	{"could not match", "the number of ports differs from the number of hosts"},
+	{"unknown target_session_attrs", "unknown target_session_attrs"},
+	{"failed to read service", "the service is not in the service file, or the file cannot be read"},
+	{"cannot parse pool_", "a pool_ parameter has an invalid value"},
 }
 
 // redactedError returns an error without pgx's error text: pgx redacts passwords only where it
@@ -237,7 +237,7 @@ func redactedError(err error) error {
 			}
 		}
 	}
-	return errors.New("it cannot be used: write a URL, or keyword=value pairs as libpq takes them")
+	return errors.New("invalid: use a URL, or keyword=value pairs in libpq's format")
 }
 
 // checkNames rejects names that contain parts of a misparsed URL, because errors and logs include these names.

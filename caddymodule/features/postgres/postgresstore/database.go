@@ -105,10 +105,10 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	case err != nil:
 		return err
 	case serverVersion < minServerVersion:
-		return fmt.Errorf("%w: its server is PostgreSQL %d, and 13 is the oldest that can be", errUnusable, serverVersion/10_000)
+		return fmt.Errorf("%w: PostgreSQL %d is too old: 13 or newer is required", errUnusable, serverVersion/10_000)
 	case readOnly:
 		_ = conn.Conn().Close(ctx) // the next connection may reach another server of that name
-		return fmt.Errorf("%w: the server takes no changes, as a standby does: name the primary, or all of them (host, or target_session_attrs=read-write in the dsn)", errUnusable)
+		return fmt.Errorf("%w: the server is read-only, such as a standby: set dsn to the primary, or to all hosts with target_session_attrs=read-write", errUnusable)
 	}
 	d.clock.update(now, sentAt, time.Now())
 	if err := d.pooler.detect(conn.Conn(), backendPID); err != nil {
@@ -125,7 +125,7 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 }
 
 // errMissingPrivileges is the error of a role without the rights that gateways need.
-var errMissingPrivileges = errors.New("it lacks rights")
+var errMissingPrivileges = errors.New("missing privileges")
 
 // missingPrivilegesQuery lists the table rights that the role lacks.
 const missingPrivilegesQuery = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
@@ -135,7 +135,7 @@ func (d *database) checkPrivileges(ctx context.Context, conn *pgxpool.Conn) erro
 	var missing string
 	err := conn.QueryRow(ctx, missingPrivilegesQuery, d.sql.table).Scan(&missing)
 	if err == nil && missing != "" {
-		return fmt.Errorf("%w: %w: %s on the table %[4]s: GRANT %[3]s ON %[4]s TO the role that gateways use", errUnusable, errMissingPrivileges, missing, d.sql.table)
+		return fmt.Errorf("%w: %w: %s on table %[4]s: GRANT %[3]s ON %[4]s TO the gateways' role", errUnusable, errMissingPrivileges, missing, d.sql.table)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (d *database) readSchemaVersion(ctx context.Context, conn interface {
 	var comment string
 	err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, coalesce(obj_description(to_regclass($1), 'pg_class'), '')`, d.sql.table).Scan(&exists, &comment)
 	if sqlState(err) == insufficientPrivilege {
-		return 0, fmt.Errorf("%w: %w on the schema of the table %s: %w: GRANT USAGE ON SCHEMA … TO the role that gateways use", errUnusable, errMissingPrivileges, d.sql.table, err)
+		return 0, fmt.Errorf("%w: %w on the schema of table %s: %w: GRANT USAGE ON SCHEMA … TO the gateways' role", errUnusable, errMissingPrivileges, d.sql.table, err)
 	}
 	if err != nil || !exists {
 		return 0, err
@@ -159,9 +159,9 @@ func (d *database) readSchemaVersion(ctx context.Context, conn interface {
 	version, err := strconv.Atoi(strings.TrimPrefix(comment, versionCommentPrefix))
 	switch {
 	case err != nil || !strings.HasPrefix(comment, versionCommentPrefix):
-		return 0, fmt.Errorf("%w: the table %s has no comment that tells its version: if it is another's, name a table of its own (table); if it came from a dump without comments, give it the comment '%s%d'", errUnusable, d.sql.table, versionCommentPrefix, schemaVersion)
+		return 0, fmt.Errorf("%w: table %s has no comment with a schema version: if another program uses it, set the option table to another name; if it was restored without comments, add the comment '%s%d'", errUnusable, d.sql.table, versionCommentPrefix, schemaVersion)
 	case version > schemaVersion:
-		return 0, fmt.Errorf("%w: the table %s is of version %d, made by a newer gateway, and this one knows %d: upgrade it", errUnusable, d.sql.table, version, schemaVersion)
+		return 0, fmt.Errorf("%w: table %s has schema version %d, but this gateway supports only %d: upgrade the gateway", errUnusable, d.sql.table, version, schemaVersion)
 	}
 	return version, nil
 }
@@ -180,7 +180,7 @@ func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 		return err
 	})
 	if sqlState(err) == insufficientPrivilege {
-		return fmt.Errorf("%w: making the table %s: %w: grant the role CREATE on the schema, or make the table as its owner with what is in schema.sql", errUnusable, d.sql.table, err)
+		return fmt.Errorf("%w: creating table %s: %w: grant the role CREATE on the schema, or run schema.sql as the schema's owner", errUnusable, d.sql.table, err)
 	}
 	return err
 }
@@ -198,7 +198,7 @@ type pooler struct {
 }
 
 // errPoolerDetected requires new connections, because a pooler was detected.
-var errPoolerDetected = errors.New("there is a pooler before the server")
+var errPoolerDetected = errors.New("a connection pooler was detected")
 
 // configurePool adapts new connections.
 func (p *pooler) configurePool(config Config, connections *pgxpool.Config) {
@@ -370,7 +370,7 @@ func (d *database) storeError(caller context.Context, err error) error {
 	case sqlState(err) == diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case sqlState(err) == insufficientPrivilege, errors.Is(err, errMissingPrivileges):
-		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
+		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("PostgreSQL denied the operation: the role lacks privileges: %w", err)}
 	}
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(rootCause(err))) // not wrapped: it may be a context error, but not the caller's
 }

@@ -42,7 +42,7 @@ func New(config Config) (*Store, error) {
 	}
 	listener, err := config.listenConfig()
 	if err != nil {
-		return nil, fmt.Errorf("connection to listen: %w", err)
+		return nil, fmt.Errorf("listening connection: %w", err)
 	}
 	db, err := newDatabase(config, connections)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *Store) Probe(ctx context.Context) error {
 // VolatilityReason returns why the server may lose data in a crash; "" if it does not or cannot be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.database.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
-		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
-			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END
+		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of the host may lose all data'
+			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL deletes its content' ELSE '' END
 			FROM pg_class WHERE oid = $1::regclass`, s.database.sql.table).Scan(&why)
 	})
 	return why
@@ -191,7 +191,7 @@ const internalPrefix = "#"
 
 func checkKey(key string) error {
 	if key == "" || strings.HasPrefix(key, internalPrefix) || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
-		return fmt.Errorf("%q cannot be a key in PostgreSQL", key)
+		return fmt.Errorf("invalid key %q for PostgreSQL", key)
 	}
 	return nil
 }

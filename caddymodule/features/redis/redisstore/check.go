@@ -30,9 +30,9 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 	version := info["redis_version"] // for Valkey, the version of the compatible Redis
 	switch {
 	case !versionAtLeast(version, 6, 2):
-		return fmt.Errorf("%w: it has version %s: 6.2 or newer is needed", ErrUnsuitable, version)
+		return fmt.Errorf("%w: Redis %s is too old: 6.2 or newer is required", ErrUnsuitable, version)
 	case info["role"] == "slave":
-		return fmt.Errorf("%w: it is a replica of %s, which takes no changes: name that one as the address, or use sentinel", ErrUnsuitable, info["master_host"])
+		return fmt.Errorf("%w: the server is a read-only replica of %s: set url to that server, or use Sentinel", ErrUnsuitable, info["master_host"])
 	}
 	return checkEvictionPolicy(info)
 }
@@ -50,18 +50,18 @@ func checkEvictionPolicy(info map[string]string) error {
 	if info["maxmemory_policy"] == "noeviction" {
 		return nil
 	}
-	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])}
+	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when memory is full, the server evicts entries (maxmemory-policy %s), which would end sessions and make revoked tokens valid again: set maxmemory-policy noeviction, or use a dedicated server", ErrUnsuitable, info["maxmemory_policy"])}
 }
 
 // checkError separates errors that an operator must fix from temporary ones.
 func checkError(ctx context.Context, err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (tls_ca), or not for the name or address by which it was reached: %w", ErrUnsuitable, err)
+		return fmt.Errorf("%w: the server certificate is not issued by a trusted authority (tls_ca), or not for this host: %w", ErrUnsuitable, err)
 	}
 	for prefix, hint := range map[string]string{
-		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
-		"NOPERM":               "the user lacks rights (docs/operate/redis.md)",
-		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
+		"WRONGPASS": "wrong username or password", "NOAUTH": "a password is required",
+		"NOPERM":               "the user lacks permissions (docs/operate/redis.md)",
+		"ERR invalid password": "the password is wrong", "ERR DB index": "the database number does not exist",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return fmt.Errorf("%w: %s: %w", ErrUnsuitable, hint, err)
@@ -178,7 +178,7 @@ func (s *Store) missingRightsError(ctx context.Context) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: the user lacks rights (docs/operate/redis.md): %s", ErrUnsuitable, strings.Join(missing, " "))
+	return fmt.Errorf("%w: the user lacks permissions (docs/operate/redis.md): %s", ErrUnsuitable, strings.Join(missing, " "))
 }
 
 // A request is a harmless command and the right it needs.
@@ -231,9 +231,9 @@ func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 			if err != nil || parseInfo(text)["aof_enabled"] != "0" {
 				return err
 			}
-			why = "Redis has appendonly no: it loses what it stored since its last snapshot, if it makes any (docs/operate/redis.md)"
+			why = "Redis has appendonly no: a restart loses all changes since the last snapshot, if there is one (docs/operate/redis.md)"
 			if settings, err := server.ConfigGet(ctx, "save").Result(); err == nil && settings["save"] == "" {
-				why = "Redis has appendonly no, and save \"\": it keeps nothing (docs/operate/redis.md)"
+				why = "Redis has appendonly no and save \"\": a restart loses all state (docs/operate/redis.md)"
 			}
 			return nil
 		})
@@ -261,11 +261,11 @@ func convertError(ctx context.Context, err error) error {
 	case cause != nil && !errors.Is(cause, errTimeout): // the caller has stopped waiting
 		return cause
 	case hasErrorCode(err, "OOM"):
-		return fmt.Errorf("%w: Redis is at its maxmemory", store.ErrFull)
+		return fmt.Errorf("%w: Redis has reached maxmemory", store.ErrFull)
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewerVersion
 	case isMissingRight(err):
-		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("the store refuses it to the user, who lacks rights (docs/operate/redis.md): %w", err)}
+		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("Redis denied the operation: the user lacks permissions (docs/operate/redis.md): %w", err)}
 	case !isTemporary(err):
 		return fmt.Errorf("redis: %w", err)
 	}

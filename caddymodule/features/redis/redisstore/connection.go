@@ -39,7 +39,7 @@ func (c *connection) withTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
-var errTimeout = errors.New("no response within the timeout")
+var errTimeout = errors.New("no response from Redis within the timeout")
 
 // call makes a request with the timeout.
 func (c *connection) call(ctx context.Context, request func(context.Context) error) error {
@@ -259,14 +259,14 @@ func (s *sentinels) query(ctx context.Context, node *redis.SentinelClient) senti
 	}
 	epoch, err := strconv.ParseInt(info["config-epoch"], 10, 64)
 	if err != nil {
-		return sentinelReply{err: fmt.Errorf("config-epoch: %w", err)}
+		return sentinelReply{err: fmt.Errorf("parsing Sentinel's config-epoch: %w", err)}
 	}
 	address, err := node.GetMasterAddrByName(ctx, s.masterName).Result()
 	if err != nil {
 		return sentinelReply{err: err}
 	}
 	if len(address) != 2 {
-		return sentinelReply{err: fmt.Errorf("the address of %s is %q", s.masterName, address)}
+		return sentinelReply{err: fmt.Errorf("Sentinel returned an invalid address for %s: %q", s.masterName, address)}
 	}
 	return sentinelReply{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
 }
@@ -275,7 +275,7 @@ func (s *sentinels) query(ctx context.Context, node *redis.SentinelClient) senti
 // the known master.
 func (s *sentinels) chooseMaster(candidates []master, failures []error) (master, error) {
 	if len(candidates) == 0 {
-		return master{}, fmt.Errorf("no Sentinel names the master %s: %w", s.masterName, errors.Join(failures...))
+		return master{}, fmt.Errorf("no Sentinel returned the address of master %s: %w", s.masterName, errors.Join(failures...))
 	}
 	latest := slices.MaxFunc(candidates, func(a, b master) int { return cmp.Compare(a.epoch, b.epoch) })
 	s.mu.Lock()

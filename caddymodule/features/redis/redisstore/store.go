@@ -288,7 +288,7 @@ func (s *executor) runScript(ctx context.Context, keys []string, args []any) ([]
 }
 
 // errTooFewReplicas is the error of a change that would be lost with its server.
-var errTooFewReplicas = errors.New("too few replicas have the change")
+var errTooFewReplicas = errors.New("too few replicas confirmed the change")
 
 // runReplicated sends WAIT after the script on the same connection, because WAIT covers
 // only the changes of its connection.
@@ -325,7 +325,7 @@ func (s *executor) checkReplicas(waitReply *redis.Cmd, reply []any) error {
 	if len(reply) >= headerLength && reply[headerLength-1] == int64(0) { // nothing was written
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.minReplicas, s.connection.timeout/4)
+	return fmt.Errorf("%w: %d of %d within %v", errTooFewReplicas, n, s.minReplicas, s.connection.timeout/4)
 }
 
 // A header is the beginning of the script's response.
@@ -340,19 +340,19 @@ const headerLength = 4
 
 func readHeader(reply []any, calls int) (h replyHeader, err error) {
 	if len(reply) < headerLength {
-		return h, fmt.Errorf("the script answered %d elements", len(reply))
+		return h, fmt.Errorf("unexpected script reply: only %d elements", len(reply))
 	}
 	var numbers [headerLength]int64
 	for i := range numbers {
 		n, ok := reply[i].(int64)
 		if !ok {
-			return h, fmt.Errorf("the script answered %T", reply[i])
+			return h, fmt.Errorf("unexpected script reply: %T instead of an integer", reply[i])
 		}
 		numbers[i] = n
 	}
 	h = replyHeader{int(numbers[0]), time.Unix(numbers[1], numbers[2]*1000)}
 	if h.failedCall < 0 || h.failedCall > calls || h.failedCall == 0 && len(reply) != headerLength+calls {
-		return h, fmt.Errorf("the script answered %d elements, and that call %d of %d failed", len(reply), h.failedCall, calls)
+		return h, fmt.Errorf("unexpected script reply: %d elements, with call %d of %d as failed", len(reply), h.failedCall, calls)
 	}
 	return h, nil
 }

@@ -119,7 +119,7 @@ func (r *Roster) ReadError() error {
 func (r *Roster) refresh(ctx context.Context) error {
 	values, err := store.ReadValues(ctx, r.store, headKey)
 	if err != nil {
-		return fmt.Errorf("reading clients and people in the store: %w", err)
+		return fmt.Errorf("reading stored clients and users: %w", err)
 	}
 	before := r.loaded.latest.Load()
 	if before != nil && bytes.Equal(before.headValue, values[0]) {
@@ -127,7 +127,7 @@ func (r *Roster) refresh(ctx context.Context) error {
 	}
 	state, err := r.load(ctx, before, values[0])
 	if err != nil {
-		return fmt.Errorf("clients and people in the store: %w", err)
+		return fmt.Errorf("loading stored clients and users: %w", err)
 	}
 	r.loaded.latest.Store(state)
 	return nil
@@ -215,7 +215,7 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			changed()
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
-			logger.Error("reading stored clients and users failed; the last known ones stay active", "error", err)
+			logger.Error("reloading stored clients and users failed", "error", err)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func putCall(key string, v any) (*store.Call, error) {
 }
 
 // ErrReadable is returned by [Roster.Reset] if the entries can be read.
-var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
+var ErrReadable = errors.New("nothing to reset: all stored clients and users can be read")
 
 // Reset replaces unreadable values with the entries that were last read, or removes them if none were read. The unreadable
 // values are kept under other keys.
@@ -433,13 +433,13 @@ var (
 	ErrNotFound = errors.New("is not in the store")
 
 	// ErrExists is returned if an entry is added a second time.
-	ErrExists = errors.New("is in the store already")
+	ErrExists = errors.New("is already in the store")
 
 	// ErrInvalid is returned for an entry that cannot be active.
-	ErrInvalid = errors.New("cannot be in force")
+	ErrInvalid = errors.New("the entry cannot be activated")
 
 	// ErrFull is returned for an entry beyond [MaxEntries].
-	ErrFull = fmt.Errorf("the store has %d entries of this kind, which is the maximum: remove some, or let people sign in by an identity provider", MaxEntries)
+	ErrFull = fmt.Errorf("the maximum of %d entries of this kind is reached: remove some, or let users sign in at an identity provider", MaxEntries)
 )
 
 // An Alteration returns the entry to store in place of the current one. Nil means no entry.

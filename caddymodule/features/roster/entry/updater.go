@@ -118,7 +118,7 @@ func (u *Updater) EnsureLoaded(ctx context.Context) error {
 		return err
 	}
 	if u.apply(); u.Len(Clients)+u.Len(Users) > 0 {
-		return fmt.Errorf("%w: clients and people in it have just become known", store.ErrUnavailable)
+		return fmt.Errorf("%w: stored clients and users were just loaded: retry", store.ErrUnavailable)
 	}
 	return nil
 }
@@ -134,12 +134,12 @@ func (u *Updater) apply() {
 	draft, problems := u.newDraft(snapshot)
 	server, err := draft.Server()
 	if err != nil { // must not happen: the configuration and the entries have been accepted
-		u.Logger.Error("stored clients and users are not active", "error", err)
+		u.Logger.Error("stored clients and users not activated", "error", err)
 		return
 	}
 	for n, p := range problems {
 		if u.problems[n].err == nil {
-			u.Logger.Error("stored entry is not active", "kind", string(n.kind), "name", n.name, "error", p.err)
+			u.Logger.Error("stored entry not activated", "kind", string(n.kind), "name", n.name, "error", p.err)
 		}
 	}
 	u.snapshot, u.problems = snapshot, problems

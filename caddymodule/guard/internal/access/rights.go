@@ -283,11 +283,11 @@ func (h Holder) UnusableScopeReason() string {
 		s, ok := smart.ParseResourceScope(scope)
 		switch {
 		case h.RelationshipEnded && ok && s.Level == "patient":
-			return "The person who signed in no longer acts for the patient of the token, as their RelatedPerson or Person says."
+			return "According to their RelatedPerson or Person resource, the person who signed in no longer acts for the patient of the token."
 		case ok && s.Level == "patient" && h.Patient == "":
 			return "The token has patient scopes but no patient in context."
 		case ok && s.Level == "user" && h.UserPatient == "" && !h.isPractitioner():
-			return "The token has user scopes, but no fhirUser that is a Practitioner, PractitionerRole, Patient or RelatedPerson of this server."
+			return "The token has user scopes, but its fhirUser is not a Practitioner, PractitionerRole, Patient or RelatedPerson of this server."
 		}
 	}
 	return ""

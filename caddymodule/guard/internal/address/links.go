@@ -34,7 +34,7 @@ type LinkReplacer struct {
 const maxLinksSize = 1 << 18
 
 // ErrInvalidLinks is the cause of a 502 for links that cannot be rewritten.
-var ErrInvalidLinks = errors.New("links of the FHIR server cannot be rewritten")
+var ErrInvalidLinks = errors.New("FHIR server's links cannot be rewritten")
 
 // Append appends a piece of the text to out, with Bundle.link replaced. It fails if Bundle.link cannot be parsed or sealed.
 func (f *LinkReplacer) Append(out, piece []byte) ([]byte, error) {
@@ -102,7 +102,7 @@ func (f *LinkReplacer) continueString(piece []byte, from int) int {
 // CheckJSON rejects a text that does not begin with an object or array in UTF-8.
 func CheckJSON(text []byte) error {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 && (text[0] != '{' && text[0] != '[' || len(text) > 1 && text[1] == 0) {
-		return fmt.Errorf("%w: no JSON object in UTF-8", ErrInvalidLinks)
+		return fmt.Errorf("%w: body is not a JSON object in UTF-8", ErrInvalidLinks)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (f *LinkReplacer) sealLinks(text []byte) ([]byte, error) {
 func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
-		return nil, fmt.Errorf("%w: the XML text is in %q, not in UTF-8", ErrInvalidLinks, label)
+		return nil, fmt.Errorf("%w: XML encoding is %q, not UTF-8", ErrInvalidLinks, label)
 	}
 	x := xmlLinkParser{decoder: d}
 	if err := x.read(seal != nil); err != nil {
@@ -177,7 +177,7 @@ func (x *xmlLinkParser) read(parseLinks bool) error {
 		before := x.decoder.InputOffset()
 		token, err := x.decoder.Token()
 		if err != nil {
-			return fmt.Errorf("%w: XML: %w", ErrInvalidLinks, err)
+			return fmt.Errorf("%w: parsing XML: %w", ErrInvalidLinks, err)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
@@ -209,7 +209,7 @@ func (x *xmlLinkParser) readLink(start *xml.StartElement, from int64) error {
 		URL      value `xml:"url"`
 	}
 	if err := x.decoder.DecodeElement(&l, start); err != nil {
-		return fmt.Errorf("%w: XML: %w", ErrInvalidLinks, err)
+		return fmt.Errorf("%w: parsing XML: %w", ErrInvalidLinks, err)
 	}
 	if len(x.links) == 0 {
 		x.from = from

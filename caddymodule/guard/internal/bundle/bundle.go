@@ -164,7 +164,7 @@ type submittedEntry struct {
 	header   http.Header // headers for the members of request
 }
 
-var errTooManyEntries = errors.New("too many entries")
+var errTooManyEntries = errors.New("too many entries in the Bundle")
 
 // parseSubmission parses a client's Bundle. Duplicate names in an object are an error, because FHIR servers differ in which one
 // counts. Unknown members are dropped.
@@ -198,7 +198,7 @@ func (s *submission) validate(err error) error {
 			Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The Bundle has more than %d entries.", s.maxEntries), Err: err,
 		}
 	case err != nil:
-		return message.InvalidRequest(err, "The body is no Bundle in JSON that has one reading.")
+		return message.InvalidRequest(err, "The body must be a Bundle in valid JSON without duplicate names.")
 	case s.resourceType != "Bundle" || s.bundleType != "batch" && s.bundleType != "transaction":
 		return message.InvalidRequest(message.ErrInvalidBody, "Only a Bundle of type batch or transaction can be sent to the base.")
 	}
@@ -256,7 +256,7 @@ var entryMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, htt
 // toCall returns the entry as a separate request.
 func (e *submittedEntry) toCall() (c message.Call, i interaction.Interaction, err error) {
 	if !slices.Contains(entryMethods, e.method) {
-		return c, i, message.InvalidRequest(message.ErrInvalidBody, "The entry's request.method is none of GET, POST, PUT, PATCH and DELETE.")
+		return c, i, message.InvalidRequest(message.ErrInvalidBody, "The entry's request.method must be GET, POST, PUT, PATCH or DELETE.")
 	}
 	c = message.Call{Method: e.method, Header: e.header}
 	if c.Path, c.Query, err = e.splitURL(); err != nil {
@@ -272,7 +272,7 @@ func (e *submittedEntry) toCall() (c message.Call, i interaction.Interaction, er
 		return c, i, err
 	}
 	if i.Kind == interaction.Bundle {
-		return c, i, message.InvalidRequest(message.ErrInvalidBody, "A Bundle in a Bundle is no request.")
+		return c, i, message.InvalidRequest(message.ErrInvalidBody, "A batch or transaction cannot contain another one.")
 	}
 	c.Body, err = e.requestBody(i)
 	return c, i, err
@@ -287,11 +287,11 @@ func (e *submittedEntry) splitURL() (path, query string, err error) {
 		return "", "", message.InvalidRequest(message.ErrInvalidBody, "The entry has no request.url.")
 	}
 	if strings.HasPrefix(path, "/") || strings.ContainsAny(path, ":#") {
-		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url is not relative to the FHIR base.")
+		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url must be relative to the FHIR base.")
 	}
 	decoded, err := url.PathUnescape(path)
 	if err != nil || strings.Contains(strings.ToLower(path), "%2f") {
-		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url holds a character that servers read differently.")
+		return "", "", message.InvalidRequest(guard.ErrAmbiguousPath, "The entry's request.url contains an ambiguous character.")
 	}
 	r := &http.Request{Method: e.method, URL: &url.URL{Path: "/" + decoded}}
 	return decoded, query, guard.CheckPath(r, "")
@@ -301,7 +301,7 @@ func (e *submittedEntry) splitURL() (path, query string, err error) {
 func (e *submittedEntry) checkHeader() error {
 	for _, values := range e.header {
 		if strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return message.InvalidRequest(message.ErrInvalidBody, "A condition of the entry holds a control character.")
+			return message.InvalidRequest(message.ErrInvalidBody, "A condition in the entry's request contains a control character.")
 		}
 	}
 	return nil
@@ -330,7 +330,7 @@ func (e *submittedEntry) parseResource() (resource.Resource, error) {
 	}
 	res, err := resource.Parse(e.resource)
 	if err != nil {
-		return res, message.InvalidRequest(err, "The entry's resource is no resource in JSON that has one reading.")
+		return res, message.InvalidRequest(err, "The entry's resource must be valid JSON without duplicate names.")
 	}
 	return res, nil
 }
@@ -343,9 +343,9 @@ func (e *submittedEntry) newVersion(i interaction.Interaction) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case res.Type != i.Type:
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "The entry's resource is not of the type in request.url.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The type of the entry's resource does not match request.url.")
 	case i.Kind == interaction.Update && res.ID != i.ID:
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the entry's resource is not the one in request.url.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the entry's resource does not match request.url.")
 	}
 	e.header.Set("Content-Type", message.TypeJSON)
 	return e.resource, nil
@@ -366,7 +366,7 @@ func (e *submittedEntry) patchBody() ([]byte, error) {
 	data, _ := res.Member("data")
 	body, err := base64.StdEncoding.DecodeString(resource.Text(data))
 	if res.Type != "Binary" || resource.Text(media) != write.TypeJSONPatch || err != nil || len(body) == 0 {
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch in a Bundle is a Binary of type application/json-patch+json with data, or Parameters.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch in a Bundle must be Parameters, or a Binary with data and contentType application/json-patch+json.")
 	}
 	e.header.Set("Content-Type", write.TypeJSONPatch)
 	return body, nil
@@ -375,7 +375,7 @@ func (e *submittedEntry) patchBody() ([]byte, error) {
 // handleEntry answers one entry, unless the responses to earlier entries have reached the size limit.
 func (x *Handler) handleEntry(ctx context.Context, e *submittedEntry, size int64) (*message.Response, error) {
 	if size > x.MaxResponseBytes {
-		return nil, message.TooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.MaxResponseBytes)
+		return nil, message.TooCostly("The responses to the preceding entries exceed %d bytes: send fewer entries at once.", x.MaxResponseBytes)
 	}
 	c, i, err := e.toCall()
 	if err != nil {
@@ -434,7 +434,7 @@ func responseEntry(a *message.Response, err error) message.Entry {
 func errorEntry(err error) message.Entry {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
-		rejection = &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
+		rejection = &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server failed to process the request.", Err: err}
 	}
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.QuoteJSON(rejection.IssueType()) +
 		`,"diagnostics":` + message.QuoteJSON(rejection.Diagnostics()) + `}]}`

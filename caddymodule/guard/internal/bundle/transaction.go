@@ -66,7 +66,7 @@ func (t *transaction) parseAll(s *submission) error {
 		p := &transactionEntry{submittedEntry: s.entries[n], index: n}
 		var err error
 		if p.call, p.interaction, err = p.toCall(); err == nil && !p.isWrite() && !p.isRead() {
-			err = message.InvalidRequest(message.ErrInvalidBody, "A transaction holds reads, searches and writes, and nothing else.")
+			err = message.InvalidRequest(message.ErrInvalidBody, "A transaction may only contain reads, searches and writes.")
 		}
 		if err == nil {
 			err = t.registerFullURL(p)
@@ -152,7 +152,7 @@ func (t *transaction) judgeWrite(ctx context.Context, p *transactionEntry) error
 	return nil
 }
 
-var errDuplicateWrite = errors.New("two entries write the same resource")
+var errDuplicateWrite = errors.New("two transaction entries write the same resource")
 
 // checkDistinct rejects two entries that write the same resource (R4 http.html#trules).
 func (t *transaction) checkDistinct() error {
@@ -225,7 +225,7 @@ func (t *transaction) bundleEntry(p *transactionEntry) message.Entry {
 	return e
 }
 
-var errEntryMismatch = errors.New("transaction-response that does not answer each entry")
+var errEntryMismatch = errors.New("entries of the transaction-response do not match the request")
 
 // responseEntries returns the entries of the response to a transaction.
 func responseEntries(a *message.Response, want int) ([]message.Entry, error) {
@@ -237,7 +237,7 @@ func responseEntries(a *message.Response, want int) ([]message.Entry, error) {
 		return nil, message.NewWithheldError(err)
 	}
 	if len(b.Entries) != want {
-		return nil, message.NewWithheldError(fmt.Errorf("%w: %d of %d", errEntryMismatch, len(b.Entries), want))
+		return nil, message.NewWithheldError(fmt.Errorf("%w: got %d entries, expected %d", errEntryMismatch, len(b.Entries), want))
 	}
 	return b.Entries, nil
 }
@@ -317,14 +317,14 @@ func (p *transactionEntry) transactionError(err error) error {
 		return err
 	}
 	result := *rejection
-	result.Description = fmt.Sprintf("Nothing was done, because of Bundle.entry[%d]: %s", p.index, rejection.Description)
+	result.Description = fmt.Sprintf("The transaction was rejected because of Bundle.entry[%d]: %s", p.index, rejection.Description)
 	if result.Status == http.StatusNotFound {
 		result.Status = http.StatusForbidden
 	}
 	return &result
 }
 
-var errUnresolvedReference = errors.New("reference that no entry resolves")
+var errUnresolvedReference = errors.New("transaction contains an unresolved reference")
 
 // registerFullURL registers the fullUrl that other entries use to refer to the resource that an entry writes. A new resource gets a random
 // id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN: with a URL,
@@ -341,7 +341,7 @@ func (t *transaction) registerFullURL(p *transactionEntry) error {
 	case p.interaction.ID != "":
 		p.reference = interaction.Reference{Type: p.interaction.Type, ID: p.interaction.ID}
 	case !isURN(p.fullURL):
-		return message.InvalidRequest(message.ErrInvalidBody, "The fullUrl of what is created, or written by criteria, must be a urn:uuid or urn:oid.")
+		return message.InvalidRequest(message.ErrInvalidBody, "An entry with a create or a conditional write must have a fullUrl that is a urn:uuid or urn:oid.")
 	default:
 		p.reference, p.hasPlaceholderID = interaction.Reference{Type: p.interaction.Type, ID: rand.Text()}, true
 	}
@@ -363,7 +363,7 @@ func (t *transaction) resolveReferences(p *transactionEntry, text []byte) ([]byt
 			return target.reference.String(), nil
 		}
 		if strings.HasPrefix(literal, "urn:") && p.interaction.Type != "Bundle" {
-			return "", message.InvalidRequest(errUnresolvedReference, "It refers to a urn that is the fullUrl of no entry that writes a resource.")
+			return "", message.InvalidRequest(errUnresolvedReference, "The entry refers to a URN that is not the fullUrl of any entry that writes a resource.")
 		}
 		return literal, nil
 	})
@@ -377,7 +377,7 @@ func replaceReferences(text []byte, by func(literal string) (string, error)) ([]
 		err = r.cursor.CheckEnd()
 	}
 	if _, ok := errors.AsType[*guard.Error](err); err != nil && !ok {
-		err = message.InvalidRequest(err, "The body is no JSON that has one reading.")
+		err = message.InvalidRequest(err, "The body must be valid JSON without duplicate names.")
 	}
 	if err != nil {
 		return nil, err
@@ -431,11 +431,11 @@ func (t *transaction) checkResolved(text []byte) error {
 	}
 	all, err := message.References(text)
 	if err != nil {
-		return message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+		return message.InvalidRequest(err, "The body must be a resource in valid JSON without duplicate names.")
 	}
 	for name := range t.byFullURL {
 		if slices.ContainsFunc(all, func(literal string) bool { return strings.EqualFold(strings.TrimSpace(literal), name) }) {
-			return message.InvalidRequest(errUnresolvedReference, "It refers to the fullUrl of another entry in a way that is not resolved here.")
+			return message.InvalidRequest(errUnresolvedReference, "The entry refers to the fullUrl of another entry in an unsupported way.")
 		}
 	}
 	return nil
@@ -463,11 +463,11 @@ func (t *transaction) expectWrites() error {
 func (t *transaction) expectWrite(p *transactionEntry, text []byte, isCertain bool) error {
 	text, err := rawjson.WithMember(text, "id", []byte(message.QuoteJSON(p.reference.ID)))
 	if err != nil {
-		return message.InvalidRequest(err, "The resource is no JSON that has one reading.")
+		return message.InvalidRequest(err, "The resource must be valid JSON without duplicate names.")
 	}
 	res, err := resource.Parse(text, t.handler.Addresses.Base)
 	if err != nil {
-		return message.InvalidRequest(err, "The resource is no JSON that has one reading.")
+		return message.InvalidRequest(err, "The resource must be valid JSON without duplicate names.")
 	}
 	t.handler.Judge.ExpectWrite(res, isCertain)
 	return nil
@@ -485,7 +485,7 @@ func (t *transaction) registerMatch(p *transactionEntry) error {
 	}
 	for _, before := range t.conditionalEntries {
 		if before.writeCall != nil && bytes.Contains(before.writeCall.Body, []byte(p.reference.String())) {
-			return message.InvalidRequest(errUnresolvedReference, "Entries with criteria that come before, or itself, refer to it: put it first.")
+			return message.InvalidRequest(errUnresolvedReference, "The entry itself or a preceding conditional entry refers to this entry: move this entry to the front.")
 		}
 	}
 	p.reference, p.hasPlaceholderID = found, false

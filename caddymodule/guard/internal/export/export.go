@@ -50,7 +50,7 @@ func (x *Handler) missingExportScopes(types ...string) string {
 	return systemScopes(types...)
 }
 
-var errExportNotAllowed = errors.New("export that cannot be guarded")
+var errExportNotAllowed = errors.New("export cannot be restricted to the scopes")
 
 // Export starts a bulk data export (Bulk Data Access 2.0). Only system scopes export, and only types that they cover as a
 // whole. The job's address is sealed for the token.
@@ -59,15 +59,15 @@ func (x *Handler) Export(ctx context.Context, c message.Call, i interaction.Inte
 	needed, ok := requiredTypes(i)
 	switch {
 	case !ok:
-		return nil, message.Forbidden(operation.ErrOperationNotAllowed, "An export is of the system, of all patients or of a group.")
+		return nil, message.Forbidden(operation.ErrOperationNotAllowed, "$export is only supported on the system, on Patient and on a Group.")
 	case !i.IsAsync:
-		return nil, message.InvalidRequest(errExportNotAllowed, "An export takes the header Prefer: respond-async.")
+		return nil, message.InvalidRequest(errExportNotAllowed, "$export requires the header Prefer: respond-async.")
 	case !s.AllTypes && len(s.Names) == 0:
-		return nil, message.Forbidden(message.ErrInsufficientScope, "An export takes a system scope with the permissions r and s, without a constraint.").WithScope(x.missingExportScopes(needed...))
+		return nil, message.Forbidden(message.ErrInsufficientScope, "$export requires a system scope with the permissions r and s and without a constraint.").WithScope(x.missingExportScopes(needed...))
 	}
 	for _, name := range needed {
 		if !s.Has(name) {
-			return nil, message.Forbidden(message.ErrInsufficientScope, "An export of these takes a system scope for %s, with the permissions r and s.", name).WithScope(x.missingExportScopes(name))
+			return nil, message.Forbidden(message.ErrInsufficientScope, "This export requires a system scope for %s with the permissions r and s.", name).WithScope(x.missingExportScopes(name))
 		}
 	}
 	parameters, err := operation.Parameters(c, i)
@@ -199,18 +199,18 @@ func (s exportSelection) confineParameters(parameters []smart.Parameter) ([]smar
 		case p.Name == "_outputFormat" && s.isLenient:
 			continue
 		case p.Name == "_outputFormat":
-			return nil, message.InvalidRequest(errExportNotAllowed, "The value of _outputFormat is not supported: exports are in %s.", typeNDJSON)
+			return nil, message.InvalidRequest(errExportNotAllowed, "The value of _outputFormat is not supported: use %s.", typeNDJSON)
 		}
 		forwarded = append(forwarded, p)
 	}
 	if len(requestedTypes) == 0 && !s.AllTypes {
 		if requestedTypes = s.exportableTypes(); len(requestedTypes) == 0 {
-			return nil, message.Forbidden(message.ErrInsufficientScope, "No system scope is about a type that this exports.").WithScope(systemScopes())
+			return nil, message.Forbidden(message.ErrInsufficientScope, "No system scope covers a type that this export can contain.").WithScope(systemScopes())
 		}
 	}
 	for _, name := range requestedTypes {
 		if !s.Has(name) || !interaction.IsType(name) {
-			rejection := message.Forbidden(message.ErrInsufficientScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
+			rejection := message.Forbidden(message.ErrInsufficientScope, "No system scope allows exporting %s: this requires the permissions r and s on the entire type.", strconv.Quote(name))
 			if interaction.IsType(name) {
 				rejection.Scope = systemScopes(name)
 			}
@@ -264,7 +264,7 @@ func (s exportSelection) checkParameter(p smart.Parameter, requestedTypes []stri
 		ok = !s.MayBeDenied
 	}
 	if !ok {
-		return message.Forbidden(message.ErrDisclosure, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
+		return message.Forbidden(message.ErrDisclosure, "This value of the $export parameter %s is not allowed.", strconv.Quote(p.Name))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (x *Handler) sealJob(ctx context.Context, path string, j job) (string, erro
 	}
 	sealed, err := x.Sealing.Seal(ctx, string(text), x.bindingOf(path))
 	if err != nil {
-		return "", fmt.Errorf("sealing a job's link: %w", err)
+		return "", fmt.Errorf("sealing export job link: %w", err)
 	}
 	return x.Addresses.URL(path+sealed, ""), nil
 }
@@ -67,7 +67,7 @@ func (x *Handler) unsealJob(path, sealed string) (j job, i interaction.Interacti
 		return j, i, message.NotFound()
 	}
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return j, i, fmt.Errorf("job's link: %w", err)
+		return j, i, fmt.Errorf("decoding export job link: %w", err)
 	}
 	i, err = j.kickOff().Interaction()
 	return j, i, err
@@ -87,7 +87,7 @@ func (x *Handler) withCurrentPolicies(j job, i interaction.Interaction) (*Handle
 		return nil, err
 	}
 	if of.MayDeny() && !j.JudgedByPolicies {
-		return nil, message.Forbidden(message.ErrDisclosure, "The rules of this server have changed since the export began: begin it again.")
+		return nil, message.Forbidden(message.ErrDisclosure, "The access policies of this server changed after the export started: start a new export.")
 	}
 	restricted := *x
 	restricted.Judge = of
@@ -174,7 +174,7 @@ type outputFile struct {
 	Count *int64 `json:"count,omitempty"`
 }
 
-var errManifest = errors.New("end of an export that cannot be judged")
+var errManifest = errors.New("export manifest cannot be checked")
 
 // readManifest parses the result of an export. Its output must consist of types that the job may export.
 func readManifest(j job, text []byte) (manifest, error) {
@@ -184,7 +184,7 @@ func readManifest(j job, text []byte) (manifest, error) {
 	}
 	for _, file := range m.Output {
 		if !(access.UnrestrictedTypes{Names: j.Types, AllTypes: j.AllTypes}).Has(file.Type) {
-			return m, message.Forbidden(message.ErrInsufficientScope, "The export holds types that no system scope allows to export.")
+			return m, message.Forbidden(message.ErrInsufficientScope, "The export contains types that no system scope allows exporting.")
 		}
 	}
 	return m, nil
@@ -381,8 +381,8 @@ type fileWriter struct {
 }
 
 var (
-	errNotNDJSON   = errors.New("file of an export is not NDJSON")
-	errVisibleLine = errors.New("a line is visible")
+	errNotNDJSON   = errors.New("export file is not NDJSON")
+	errVisibleLine = errors.New("export file contains a visible line")
 )
 
 // Header implements http.ResponseWriter.
@@ -403,7 +403,7 @@ func (f *fileWriter) Write(p []byte) (int, error) {
 	case f.status != http.StatusOK:
 		return len(p), nil
 	case f.header.Get("Content-Encoding") != "":
-		f.writeErr = message.NewWithheldError(fmt.Errorf("%w: Content-Encoding %s", errNotNDJSON, f.header.Get("Content-Encoding")))
+		f.writeErr = message.NewWithheldError(fmt.Errorf("%w: unsupported Content-Encoding %s", errNotNDJSON, f.header.Get("Content-Encoding")))
 	case f.isBinary():
 		f.writeErr = f.bufferPart(p)
 	default:
@@ -518,7 +518,7 @@ func unwrapBinary(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", errNotNDJSON, err)
 	}
 	if binary.ResourceType != "Binary" || !isNDJSON(binary.ContentType) {
-		return nil, fmt.Errorf("%w: %s of %q", errNotNDJSON, binary.ResourceType, binary.ContentType)
+		return nil, fmt.Errorf("%w: %s with content type %q", errNotNDJSON, binary.ResourceType, binary.ContentType)
 	}
 	return binary.Data, nil
 }

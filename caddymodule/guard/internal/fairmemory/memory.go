@@ -31,9 +31,9 @@ const MaxWaiting = 1000
 
 var (
 	// ErrBusy is returned while other requests use the memory. A retry may succeed.
-	ErrBusy = errors.New("too much memory is in use")
+	ErrBusy = errors.New("memory limit reached by concurrent requests")
 	// ErrExceedsMemory is returned if a share would be larger than the whole memory.
-	ErrExceedsMemory = errors.New("more memory than there is")
+	ErrExceedsMemory = errors.New("request exceeds the memory limit")
 )
 
 // Memory is an amount of memory for shares. Create one with [New]. It is safe for concurrent use. A nil Memory is unlimited.

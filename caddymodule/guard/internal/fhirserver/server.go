@@ -74,7 +74,7 @@ func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, err
 // memory.
 func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.ResponseBuffer, error) {
 	if x.requestCount++; x.requestCount > x.Limits.Requests {
-		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
+		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: request less data at once.", x.Limits.Requests)
 	}
 	remaining := x.Limits.ResponseBytes
 	buffered, err := message.BufferResponse(x.Next, x.newRequest(ctx, c), func(bytes int) error {
@@ -128,11 +128,11 @@ const copiesPerByte = 2
 func (x *Server) Reserve(ctx context.Context, bytes int, maxBytes int64) error {
 	err := x.Share.Grow(ctx, copiesPerByte*int64(bytes), copiesPerByte*maxBytes)
 	if errors.Is(err, fairmemory.ErrExceedsMemory) {
-		return message.TooCostly("The FHIR server's response needs more memory than max_memory allows: request less at once with _count or _elements.")
+		return message.TooCostly("Checking the FHIR server's response needs more memory than max_memory allows: request less data at once with _count or _elements.")
 	}
 	if err != nil {
 		return &guard.Error{
-			Status: http.StatusServiceUnavailable, Description: "Too much is being judged at once: try again later.",
+			Status: http.StatusServiceUnavailable, Description: "The server is checking too many responses at once: try again later.",
 			Wait: MaxMemoryWait, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
 		}
 	}
@@ -277,7 +277,7 @@ func (x *responseWriter) WriteHeader(status int) {
 }
 
 // ErrBackendResponse is the cause of a 502 for a response that concerns only the gateway and the FHIR server.
-var ErrBackendResponse = errors.New("response of the FHIR server rejected")
+var ErrBackendResponse = errors.New("FHIR server response rejected")
 
 // checkStatus rejects requests for credentials and redirects, which only the gateway's administrator can resolve.
 func checkStatus(status int, header http.Header) error {
@@ -287,11 +287,11 @@ func checkStatus(status int, header http.Header) error {
 		rejection.Description = "The FHIR server requires credentials from the gateway."
 		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server requires credentials; add them in the reverse_proxy block, for example: header_up Authorization \"Basic …\"", ErrBackendResponse, status)
 	case status/100 == 3 && status != http.StatusNotModified:
-		host := "another address"
+		host := "a different address"
 		if u, err := url.Parse(header.Get("Location")); err == nil && u.Host != "" {
 			host = u.Host // without path and query, which may contain a signature
 		}
-		rejection.Description = "The FHIR server redirects to an address that clients may not use."
+		rejection.Description = "The FHIR server responded with a redirect, which is not forwarded to clients."
 		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server redirects to %s; set the final address in reverse_proxy, or switch off redirects to file storage", ErrBackendResponse, status, host)
 	default:
 		return nil
@@ -312,7 +312,7 @@ func (x *responseWriter) decompress(status int, header http.Header) error {
 	open, ok := decompressors[encoding]
 	if !ok {
 		return &guard.Error{
-			Status: http.StatusBadGateway, Description: "The FHIR server's response is compressed in a way that the gateway cannot read.",
+			Status: http.StatusBadGateway, Description: "The FHIR server's response uses an unsupported compression.",
 			Err: fmt.Errorf("%w: Content-Encoding %q although identity was requested; switch off compression in the FHIR server", ErrBackendResponse, encoding),
 		}
 	}
@@ -364,7 +364,7 @@ func (x *responseWriter) close() error {
 	}
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's response cannot be decompressed.",
-		Err: fmt.Errorf("%w: decompressing: %w", ErrBackendResponse, err),
+		Err: fmt.Errorf("%w: decompressing response: %w", ErrBackendResponse, err),
 	}
 }
 

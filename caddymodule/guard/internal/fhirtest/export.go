@@ -40,12 +40,12 @@ func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body [
 	}
 	parameters := slices.Concat(i.Parameters, parseExportParameters(body))
 	if i.Type == "Group" && s.currentVersion("Group/"+i.ID) == nil {
-		writeOutcome(w, http.StatusNotFound, "Group/"+i.ID+" is not known")
+		writeOutcome(w, http.StatusNotFound, "Group/"+i.ID+" does not exist")
 		return
 	}
 	for _, p := range parameters {
 		if p.Name == "patient" && s.currentVersion(p.Value) == nil {
-			writeOutcome(w, http.StatusNotFound, p.Value+" is not known")
+			writeOutcome(w, http.StatusNotFound, p.Value+" does not exist")
 			return
 		}
 	}

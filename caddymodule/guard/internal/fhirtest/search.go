@@ -21,7 +21,7 @@ import (
 func (s *Server) serveNextPage(w http.ResponseWriter, token string) {
 	n, err := strconv.Atoi(token)
 	if err != nil || n >= len(s.pages) {
-		writeOutcome(w, http.StatusGone, "the page is gone")
+		writeOutcome(w, http.StatusGone, "page no longer available")
 		return
 	}
 	p := s.pages[n]
@@ -220,7 +220,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, i interaction.Inte
 	}
 	switch {
 	case n < 1 || n > len(versions):
-		writeOutcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
+		writeOutcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" does not exist")
 	case versions[n-1] == nil:
 		writeOutcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
 	default:
@@ -252,7 +252,7 @@ func (s *Server) history(w http.ResponseWriter, i interaction.Interaction) {
 		p.entries = append(p.entries, f)
 	}
 	if p.total == 0 {
-		writeOutcome(w, http.StatusNotFound, key+" is not known")
+		writeOutcome(w, http.StatusNotFound, key+" does not exist")
 		return
 	}
 	s.writePage(w, p, Address+"/"+key+"/_history")

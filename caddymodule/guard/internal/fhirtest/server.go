@@ -81,7 +81,7 @@ func New(resources ...string) *Server {
 func (s *Server) Put(text string) {
 	res, err := resource.Parse([]byte(text))
 	if err != nil || res.ID == "" {
-		panic(fmt.Sprintf("no resource with an id: %s, %v", text, err))
+		panic(fmt.Sprintf("resource has no id: %s, %v", text, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ type submittedBundle struct {
 func (s *Server) serveBundle(w http.ResponseWriter, body []byte) {
 	var b submittedBundle
 	if err := json.Unmarshal(body, &b); err != nil || b.Type != "batch" && b.Type != "transaction" {
-		writeOutcome(w, http.StatusBadRequest, "no batch or transaction")
+		writeOutcome(w, http.StatusBadRequest, "Bundle is not a batch or transaction")
 		return
 	}
 	before := Server{versions: maps.Clone(s.versions), order: slices.Clone(s.order)}
@@ -336,7 +336,7 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, i interactio
 		ifMatch = ""
 	}
 	if ifMatch != "" && (ifMatch != current || !exists) || ifNoneMatch == "*" && exists {
-		writeOutcome(w, http.StatusPreconditionFailed, "another version than "+ifMatch)
+		writeOutcome(w, http.StatusPreconditionFailed, "version does not match "+ifMatch)
 		return
 	}
 	if i.Kind == interaction.Delete {
@@ -348,14 +348,14 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, i interactio
 	}
 	if i.Kind == interaction.Patch {
 		if !exists {
-			writeOutcome(w, http.StatusNotFound, of.String()+" is not known")
+			writeOutcome(w, http.StatusNotFound, of.String()+" does not exist")
 			return
 		}
 		body = applyPatch(versions[len(versions)-1], body)
 	}
 	res, err := resource.Parse(body)
 	if err != nil || res.Type != of.Type || i.Kind == interaction.Update && res.ID != of.ID {
-		writeOutcome(w, http.StatusBadRequest, "the body is another resource")
+		writeOutcome(w, http.StatusBadRequest, "type or id of the body does not match the path")
 		return
 	}
 	for _, match := range literalReference.FindAllSubmatch(body, -1) {
@@ -394,14 +394,14 @@ func (s *Server) writeMatching(w http.ResponseWriter, r *http.Request, i interac
 	}
 	switch {
 	case len(found) > 1:
-		writeOutcome(w, http.StatusPreconditionFailed, "several match")
+		writeOutcome(w, http.StatusPreconditionFailed, "multiple resources match the criteria")
 	case i.Kind == interaction.ConditionalCreate && len(found) == 1:
 		w.Header().Set("Location", Address+"/"+i.Type+"/"+found[0].ID)
 		w.WriteHeader(http.StatusOK)
 	case len(found) == 0 && i.Kind == interaction.ConditionalDelete && s.IgnoresIfMatch:
-		writeOutcome(w, http.StatusOK, "none matches, which is no error for HAPI")
+		writeOutcome(w, http.StatusOK, "no resource matches the criteria; not an error, as in HAPI")
 	case len(found) == 0 && i.Kind == interaction.ConditionalDelete:
-		writeOutcome(w, http.StatusNotFound, "none matches")
+		writeOutcome(w, http.StatusNotFound, "no resource matches the criteria")
 	case len(found) == 0:
 		i.Kind = interaction.Create
 		s.serveWrite(w, r, i, body)

@@ -235,7 +235,7 @@ func (h *ResponseBuffer) Write(p []byte) (int, error) {
 // Causes for withholding a response of the FHIR server.
 var (
 	// ErrResponseWithheld: the response cannot be judged.
-	ErrResponseWithheld = errors.New("answer cannot be judged")
+	ErrResponseWithheld = errors.New("FHIR server response cannot be checked")
 	ErrResponseTooLong  = errors.New("the FHIR server's response is too large to check")
 	ErrNoResponse       = errors.New("the next handler wrote no response")
 )
@@ -256,7 +256,7 @@ type NextHandler interface {
 // NewWithheldError rejects a response of the FHIR server.
 func NewWithheldError(err error) *guard.Error {
 	return &guard.Error{
-		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
+		Status: http.StatusBadGateway, Description: "The FHIR server's response cannot be checked against the access token.",
 		Err: fmt.Errorf("%w: %w", ErrResponseWithheld, err),
 	}
 }
@@ -276,15 +276,15 @@ func NewRewriteError(err error) error {
 func NewTooLongError(limit int64) *guard.Error {
 	return &guard.Error{
 		Status:      http.StatusBadGateway,
-		Description: fmt.Sprintf("The FHIR server's response is larger than %d bytes, the limit for responses that are checked: request less at once with _count or _elements.", limit),
-		Err:         fmt.Errorf("%w: %w: more than %d bytes; max_memory of fhir_bearer raises the limit", ErrResponseWithheld, ErrResponseTooLong, limit),
+		Description: fmt.Sprintf("The FHIR server's response exceeds %d bytes, the limit for checked responses: request less data at once with _count or _elements.", limit),
+		Err:         fmt.Errorf("%w: %w: token exceeds %d bytes; increase max_memory of fhir_bearer to raise the limit", ErrResponseWithheld, ErrResponseTooLong, limit),
 	}
 }
 
 // RequireJSON rejects a response that is not JSON.
 func (a *Response) RequireJSON() error {
 	if !a.IsJSON() {
-		return NewWithheldError(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
+		return NewWithheldError(fmt.Errorf("response has Content-Type %q, not JSON", a.Header.Get("Content-Type")))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func searchRejection(a *Response, sent func() SentTerms) error {
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 		return ServerFailure(a)
 	}
-	rejection := InvalidRequest(ErrInvalidSearch, "The FHIR server refuses the search (%d).", a.Status)
+	rejection := InvalidRequest(ErrInvalidSearch, "The FHIR server rejected the search (%d).", a.Status)
 	rejection.Description = ExplainRejection(rejection.Description, a, sent())
 	return rejection
 }
@@ -88,7 +88,7 @@ func (r *bundleReader) read() (*Bundle, error) {
 		err = r.cursor.CheckEnd()
 	}
 	if err == nil && r.bundle.ResourceType != "Bundle" {
-		err = fmt.Errorf("resourceType %q where a Bundle should be", r.bundle.ResourceType)
+		err = fmt.Errorf("unexpected resourceType %q, expected Bundle", r.bundle.ResourceType)
 	}
 	return r.bundle, err
 }

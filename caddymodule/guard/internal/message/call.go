@@ -110,7 +110,7 @@ func FormatParameter(parameters []smart.Parameter) string {
 	return ""
 }
 
-var errUnsupportedFormat = errors.New("only JSON is written")
+var errUnsupportedFormat = errors.New("response format not supported: only JSON is available")
 
 // CheckFormat rejects a request that does not accept JSON, the format of all judged responses (RFC 9110 §15.5.7).
 func CheckFormat(header http.Header, parameters []smart.Parameter) error {
@@ -118,7 +118,7 @@ func CheckFormat(header http.Header, parameters []smart.Parameter) error {
 	if strings.Contains(format, "json") || format == "" && ParseAccept(header).AcceptsJSON() {
 		return nil
 	}
-	return NotAcceptable(errUnsupportedFormat, "Answers are FHIR JSON here: ask for application/fhir+json.")
+	return NotAcceptable(errUnsupportedFormat, "This response is only available as FHIR JSON: request application/fhir+json.")
 }
 
 // IsLenient reports whether a client accepts that unknown parameters are ignored: Prefer: handling=lenient (RFC 7240 §4.4, FHIR

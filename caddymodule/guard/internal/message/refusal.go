@@ -22,16 +22,16 @@ import (
 
 // Causes of a rejection, for logs and tests.
 var (
-	ErrInsufficientScope = errors.New("no scope allows this")
+	ErrInsufficientScope = errors.New("no scope allows the request")
 	// ErrDisclosure: the response could reveal more than the scopes allow.
-	ErrDisclosure = errors.New("result could reveal more than the scopes permit")
+	ErrDisclosure = errors.New("response could reveal more than the scopes allow")
 	// ErrNotCovered: the scopes do not cover the resource, or it does not exist.
-	ErrNotCovered = errors.New("not found or not covered by the scopes")
+	ErrNotCovered = errors.New("resource not found or not covered by the scopes")
 	// ErrDeniedByPolicy: a policy denies the request or resource.
-	ErrDeniedByPolicy = errors.New("denied by a rule")
-	ErrTooCostly      = errors.New("too costly")
+	ErrDeniedByPolicy = errors.New("denied by an access policy")
+	ErrTooCostly      = errors.New("request is too costly")
 	// ErrBusy: other requests use the memory that the request needs.
-	ErrBusy = errors.New("too much is held")
+	ErrBusy = errors.New("memory limit reached")
 )
 
 // Forbidden rejects a request that no scope allows (RFC 6750 §3.1), or that could reveal more than the scopes allow.
@@ -42,7 +42,7 @@ func Forbidden(cause error, format string, args ...any) *guard.Error {
 // DeniedByPolicy rejects a request that a policy denies. No other scope would help.
 func DeniedByPolicy(d rule.Decision) *guard.Error {
 	rejection := &guard.Error{
-		Status: http.StatusForbidden, Description: fmt.Sprintf("The rule %s of this server does not allow this.", d.Rule),
+		Status: http.StatusForbidden, Description: fmt.Sprintf("Denied by the access rule %s of this server.", d.Rule),
 		Err: fmt.Errorf("%w: %s", ErrDeniedByPolicy, d.Rule),
 	}
 	if d.Err != nil {
@@ -53,7 +53,7 @@ func DeniedByPolicy(d rule.Decision) *guard.Error {
 
 // NotFound rejects a request for a resource that does not exist or is not covered. Both rejections are identical.
 func NotFound() *guard.Error {
-	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrNotCovered}
+	return &guard.Error{Status: http.StatusNotFound, Description: "The resource does not exist, or the access token does not cover it.", Err: ErrNotCovered}
 }
 
 // IsNotCovered reports whether a rejection is for a missing or uncovered resource.
@@ -71,7 +71,7 @@ func TooCostly(format string, args ...any) *guard.Error {
 
 // ServerFailure reports a failure of the FHIR server, without its message, which may be about any resource.
 func ServerFailure(a *Response) *guard.Error {
-	rejection := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}
+	rejection := &guard.Error{Status: a.Status, Description: "The FHIR server failed to process the request.", Err: fmt.Errorf("FHIR server responded with status %d", a.Status)}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil {
 		rejection.Wait = time.Duration(seconds) * time.Second
 	}
@@ -84,7 +84,7 @@ func InsufficientScope(rights *access.Rights, i interaction.Interaction) error {
 	if of == "" || of == smart.AnyType {
 		of = "all types"
 	}
-	rejection := Forbidden(ErrInsufficientScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
+	rejection := Forbidden(ErrInsufficientScope, "No scope allows %s of %s: the permission %s is required.", i.Kind, of, i.Permission())
 	if missing := rights.UnusableScopeReason; missing != "" {
 		rejection = Forbidden(ErrInsufficientScope, "%s", missing)
 	} else if rights.RequiresUnrestricted(i.Type, i.Permission()) {
@@ -137,7 +137,7 @@ func UnrestrictedScopeRequired(rights *access.Rights, cause error, format string
 var ErrInvalidSearch = errors.New("invalid search")
 
 // ErrInvalidBody means that a body is unsuitable for the request.
-var ErrInvalidBody = errors.New("body cannot be judged")
+var ErrInvalidBody = errors.New("request body cannot be checked")
 
 // ReadSearch are the permissions for seeing all resources of a type.
 const ReadSearch = smart.Read | smart.Search
@@ -218,14 +218,14 @@ func InvalidBodyResponse(a *Response, s SentTerms) *Response {
 func ExplainRejection(text string, a *Response, s SentTerms) string {
 	for _, i := range ClientIssues(a, s) {
 		if i.Diagnostics != "" {
-			text += " It says: " + i.Diagnostics
+			text += " Reason: " + i.Diagnostics
 		}
 	}
 	return text
 }
 
 // WriteRejected is the description for a rejected write without a reason.
-const WriteRejected = "The FHIR server refuses the write."
+const WriteRejected = "The FHIR server rejected the write."
 
 // SentTerms contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
 type SentTerms map[string]bool

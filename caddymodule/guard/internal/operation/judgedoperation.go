@@ -107,7 +107,7 @@ func (j *judgedOperation) execute(ctx context.Context, serverCall message.Call, 
 		}
 		n, err := strconv.Atoi(p.Value)
 		if err != nil || n <= 0 {
-			return nil, message.InvalidRequest(errInvalidParameters, "_count is no number above 0.")
+			return nil, message.InvalidRequest(errInvalidParameters, "_count must be a positive number.")
 		}
 		j.pageSize = n
 		if j.hasPolicies { // longer pages, so that a visible next entry can be found within the limit on requests
@@ -131,9 +131,9 @@ func (j *judgedOperation) executeWithRules(ctx context.Context, i interaction.In
 	case rules.allowsInstance && i.ID == "" && !isUnrestricted:
 		return nil, j.handler.unrestrictedScopeRequired(j.operation, i)
 	case j.operation.Name == "$everything" && i.Type != "Patient" && j.hasPolicies:
-		return nil, message.Forbidden(message.ErrDisclosure, "$everything is possible on Patient only where rules of this server judge each resource: on %s, what it adds would tell of others. Search instead.", i.Type)
+		return nil, message.Forbidden(message.ErrDisclosure, "With the access policies of this server, $everything is only supported on Patient: on %s, the response could reveal other resources. Use a search instead.", i.Type)
 	case rules.formatPatient != nil && j.hasPolicies:
-		return nil, message.Forbidden(message.ErrDisclosure, "%s is not possible where rules of this server judge each resource: what it picks would tell of others.", j.operation.Name)
+		return nil, message.Forbidden(message.ErrDisclosure, "%s is not supported with the access policies of this server: its selection could reveal other resources.", j.operation.Name)
 	}
 	parameters, err := Parameters(j.call, i)
 	if err != nil {
@@ -154,7 +154,7 @@ func (j *judgedOperation) executeWithRules(ctx context.Context, i interaction.In
 	return j.execute(ctx, message.NewGet(j.call.Path, ""), parameters, at)
 }
 
-var errInvalidParameters = errors.New("parameters that cannot be judged")
+var errInvalidParameters = errors.New("operation parameters cannot be checked")
 
 // Parameters returns the parameters of the query and of a Parameters body as one list (R4 operations.html#3.2.0.4), without
 // those for the format: responses are JSON, and incomplete resources cannot be judged.
@@ -181,13 +181,13 @@ func parseParameters(body []byte) ([]smart.Parameter, error) {
 		Parameter    []map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(body, &resource); err != nil || resource.ResourceType != "Parameters" {
-		return nil, message.InvalidRequest(errInvalidParameters, "The body is no Parameters resource.")
+		return nil, message.InvalidRequest(errInvalidParameters, "The body must be a Parameters resource.")
 	}
 	var list []smart.Parameter
 	for _, members := range resource.Parameter {
 		p, err := parseParameter(members)
 		if err != nil {
-			return nil, message.InvalidRequest(fmt.Errorf("%w: %w", errInvalidParameters, err), "A parameter in the body has no primitive value.")
+			return nil, message.InvalidRequest(fmt.Errorf("%w: %w", errInvalidParameters, err), "Each parameter in the body must have a primitive value or a reference.")
 		}
 		list = append(list, p)
 	}
@@ -196,7 +196,7 @@ func parseParameters(body []byte) ([]smart.Parameter, error) {
 
 func parseParameter(members map[string]json.RawMessage) (p smart.Parameter, err error) {
 	if len(members) != 2 {
-		return p, errors.New("more members than name and value")
+		return p, errors.New("parameter has members other than name and value")
 	}
 	for member, text := range members {
 		switch {
@@ -225,7 +225,7 @@ func parsePrimitive(text []byte) (s string, err error) {
 		err = json.Unmarshal(text, &s)
 		return s, err
 	case '{', '[', 'n':
-		return "", errors.New("no primitive value")
+		return "", errors.New("value is not primitive")
 	}
 	return string(text), nil
 }
@@ -236,7 +236,7 @@ func parsePrimitive(text []byte) (s string, err error) {
 func (j *judgedOperation) confineToPatient(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := boundPatients(j.handler.Judge.Rights().GrantsFor(i.Type, j.operation.Permission))
 	if len(patients) == 0 {
-		return nil, false, message.Forbidden(message.ErrDisclosure, "%s takes a scope without a constraint.", j.operation.Name).
+		return nil, false, message.Forbidden(message.ErrDisclosure, "%s requires a scope without a constraint.", j.operation.Name).
 			WithScope(j.handler.Judge.Rights().MissingScopes(i.Type, j.operation.Permission, false))
 	}
 	var rest, patientParameters []smart.Parameter
@@ -248,7 +248,7 @@ func (j *judgedOperation) confineToPatient(parameters []smart.Parameter, i inter
 		}
 	}
 	if len(patientParameters) == 0 && len(patients) > 1 {
-		return nil, false, message.InvalidRequest(errInvalidParameters, "Name the patient: the scopes are about several.")
+		return nil, false, message.InvalidRequest(errInvalidParameters, "Specify the patient, because the scopes cover several patients.")
 	}
 	patient := patients[0]
 	for n, p := range patientParameters {
@@ -380,7 +380,7 @@ func (j *judgedOperation) judgeSingle(ctx context.Context, a *message.Response, 
 	return a, nil
 }
 
-var errOperationResponse = errors.New("answer of an operation that is no resource of somebody's")
+var errOperationResponse = errors.New("operation response is not a patient's resource")
 
 // visibleEntries returns the visible entries: all members, and other entries that visible ones refer to. The rest may be in the response
 // only because a withheld resource refers to them.

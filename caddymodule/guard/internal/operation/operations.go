@@ -124,7 +124,7 @@ func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 // ChangesData reports whether the operation changes stored data, so that GET is not permitted (R4 operations.html#3.2.0.1).
 func (op Operation) ChangesData() bool { return op.Permission&^message.ReadSearch != 0 }
 
-var errInvalidDefinition = errors.New("want <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")
+var errInvalidDefinition = errors.New("expected <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")
 
 // ParseOperation parses a site's definition of an operation:
 //
@@ -137,10 +137,10 @@ func ParseOperation(words ...string) (Operation, error) {
 	}
 	op := Operation{Name: words[0], Requirement: ScopeRequirement(words[1])}
 	if i, err := interaction.Parse("GET", op.Name, "", nil); err != nil || i.Operation != op.Name {
-		return op, fmt.Errorf("%q is no name of an operation: %w", op.Name, errInvalidDefinition)
+		return op, fmt.Errorf("invalid operation name %q: %w", op.Name, errInvalidDefinition)
 	}
 	if op.Name == operationExport && op.Requirement != Disabled {
-		return op, errors.New("$export takes system scopes over whole types, which cannot be changed: off alone may be said of it")
+		return op, errors.New("the scope requirement of $export cannot be changed; use off to disable it")
 	}
 	return op.parseWords(words[2:])
 }
@@ -159,7 +159,7 @@ func (op Operation) parseWords(words []string) (Operation, error) {
 		}
 		scope, ok := smart.ParseResourceScope("user/*." + words[0])
 		if !ok || scope.Query != "" {
-			return op, fmt.Errorf("%q are no permissions: %w", words[0], errInvalidDefinition)
+			return op, fmt.Errorf("invalid permissions %q: %w", words[0], errInvalidDefinition)
 		}
 		op.Permission, words = scope.Permission, words[1:]
 	default:
@@ -167,7 +167,7 @@ func (op Operation) parseWords(words []string) (Operation, error) {
 	}
 	for _, name := range words {
 		if !interaction.IsType(name) {
-			return op, fmt.Errorf("%q is no resource type of FHIR R4", name)
+			return op, fmt.Errorf("%q is not a resource type of FHIR R4", name)
 		}
 		op.Types = append(op.Types, name)
 	}
@@ -214,11 +214,11 @@ func (x *Handler) Handle(ctx context.Context, c message.Call, i interaction.Inte
 	op, ok := x.Operations.Find(i)
 	switch {
 	case !ok:
-		return nil, message.Forbidden(ErrOperationNotAllowed, "The operation %s is not one of those that may be called here.", i.Operation)
+		return nil, message.Forbidden(ErrOperationNotAllowed, "The operation %s is not permitted.", i.Operation)
 	case x.mayExceedScopes(op):
-		return nil, message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrInsufficientScope, "%s takes scopes to read and search everything.", op.Name)
+		return nil, message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrInsufficientScope, "%s requires scopes to read and search all resources.", op.Name)
 	case op.ChangesData() && c.Method != http.MethodPost:
-		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperationNotAllowed}
+		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "Operations that change data must be called with POST.", Err: ErrOperationNotAllowed}
 	case op.Name == operationExport:
 		return x.Exporter.Export(ctx, c, i)
 	case op.Requirement == RequireToken:
@@ -242,7 +242,7 @@ func (x *Handler) handleConfined(ctx context.Context, c message.Call, i interact
 	case !isFullyCovered && !onInstance:
 		return nil, x.unrestrictedScopeRequired(op, i)
 	case x.Judge.MayDeny() && !onInstance && op.Name == "$meta":
-		return nil, message.Forbidden(message.ErrDisclosure, "$meta is possible on a resource only where rules of this server judge each resource: that of a type or of the system would tell of others.")
+		return nil, message.Forbidden(message.ErrDisclosure, "With the access policies of this server, $meta is only supported on a single resource: on a type or the system, the response could reveal other resources.")
 	case x.Judge.MayDeny() && !onInstance:
 		return x.handleJudged(ctx, c, i, op, at)
 	case !isFullyCovered || x.Judge.MayDeny():
@@ -301,7 +301,7 @@ func IsTerminologyOperation(i interaction.Interaction) bool {
 // handleUnjudged answers an operation with [RequireToken], as an entry of a batch.
 func (x *Handler) handleUnjudged(ctx context.Context, c message.Call, op Operation) (*message.Response, error) {
 	if !x.mayCallWithToken(op) {
-		return nil, message.Forbidden(message.ErrInsufficientScope, "The token has none of the scopes that %s takes here.", op.Name).WithScope(strings.Join(x.ExpandScopes, " "))
+		return nil, message.Forbidden(message.ErrInsufficientScope, "The token has none of the scopes that %s requires.", op.Name).WithScope(strings.Join(x.ExpandScopes, " "))
 	}
 	return x.Server.Do(ctx, newOperationCall(c))
 }
@@ -315,7 +315,7 @@ func (x *Handler) handleValidate(ctx context.Context, c message.Call, i interact
 	}
 	res, err := resource.Parse(text, x.Addresses.Base)
 	if err != nil || i.Type != "" && res.Type != i.Type {
-		return nil, message.InvalidRequest(errInvalidParameters, "The body is no resource of the type in the path.")
+		return nil, message.InvalidRequest(errInvalidParameters, "The type of the resource in the body does not match the path.")
 	}
 	grants := append(x.Judge.Rights().GrantsFor(res.Type, smart.Create), x.Judge.Rights().GrantsFor(res.Type, smart.Update)...)
 	if len(grants) == 0 {
@@ -343,7 +343,7 @@ func resourceToValidate(c message.Call, i interaction.Interaction) ([]byte, erro
 	}
 	body, err := resource.Parse(c.Body)
 	if err != nil {
-		return nil, message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+		return nil, message.InvalidRequest(err, "The body must be a resource in valid JSON without duplicate names.")
 	}
 	if body.Type != "Parameters" {
 		return c.Body, nil
@@ -360,11 +360,11 @@ func resourceToValidate(c message.Call, i interaction.Interaction) ([]byte, erro
 		case parameterName == "resource" && found == nil && isResource:
 			found = text
 		case parameterName != "mode" && parameterName != "profile" || isResource:
-			return nil, message.Forbidden(message.ErrDisclosure, "$validate takes one resource, mode and profile here.")
+			return nil, message.Forbidden(message.ErrDisclosure, "$validate only accepts the parameters resource, mode and profile, each at most once.")
 		}
 	}
 	if found == nil {
-		return nil, message.InvalidRequest(errInvalidParameters, "The body has no resource.")
+		return nil, message.InvalidRequest(errInvalidParameters, "The body contains no resource.")
 	}
 	return found, nil
 }
@@ -442,7 +442,7 @@ const systemTarget = "the system"
 
 // insufficientScope returns the error for an operation that no scope allows.
 func (x *Handler) insufficientScope(op Operation, i interaction.Interaction) error {
-	rejection := message.Forbidden(message.ErrInsufficientScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission)
+	rejection := message.Forbidden(message.ErrInsufficientScope, "No scope allows %s on %s: the permission %s is required.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission)
 	if missing := x.Judge.Rights().UnusableScopeReason; missing != "" {
 		rejection = message.Forbidden(message.ErrInsufficientScope, "%s", missing)
 	}
@@ -451,7 +451,7 @@ func (x *Handler) insufficientScope(op Operation, i interaction.Interaction) err
 
 // unrestrictedScopeRequired returns the error for an operation that requires a scope for all resources.
 func (x *Handler) unrestrictedScopeRequired(op Operation, i interaction.Interaction) error {
-	return message.Forbidden(message.ErrInsufficientScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission).
+	return message.Forbidden(message.ErrInsufficientScope, "%s on %s requires a scope for all of its resources with the permission %s.", op.Name, cmp.Or(i.Type, systemTarget), op.Permission).
 		WithScope(x.Judge.Rights().MissingScopes(i.Type, op.Permission, true))
 }
 
@@ -463,7 +463,7 @@ func OperationFailure(a *message.Response, sent message.SentTerms) error {
 	case a.Status == http.StatusNotFound, a.Status == http.StatusGone:
 		return message.NotFound()
 	}
-	rejection := message.InvalidRequest(ErrOperationNotAllowed, "The FHIR server refuses the operation (%d).", a.Status)
+	rejection := message.InvalidRequest(ErrOperationNotAllowed, "The FHIR server rejected the operation (%d).", a.Status)
 	rejection.Description = message.ExplainRejection(rejection.Description, a, sent)
 	return rejection
 }

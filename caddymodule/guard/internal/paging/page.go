@@ -140,7 +140,7 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 		return "", rejection
 	}
 	if err != nil {
-		return "", fmt.Errorf("sealing a page link: %w", err)
+		return "", fmt.Errorf("sealing a decoding page link: %w", err)
 	}
 	return x.Addresses.URL(PagePath+sealed, ""), nil
 }
@@ -156,7 +156,7 @@ func (x Pages) Open(r *http.Request, sealed string) (c message.Call, i interacti
 	}
 	p, err := decodePage(state)
 	if err != nil {
-		return c, i, at, fmt.Errorf("page link: %w", err)
+		return c, i, at, fmt.Errorf("decoding page link: %w", err)
 	}
 	c = message.Call{Method: cmp.Or(p.Method, http.MethodGet), Path: p.Path, Query: p.Query, Body: []byte(p.Body)}
 	i, err = c.Interaction()
@@ -164,7 +164,7 @@ func (x Pages) Open(r *http.Request, sealed string) (c message.Call, i interacti
 }
 
 // ErrForeignLink means that a link of the FHIR server leads to another server.
-var ErrForeignLink = errors.New("link of the FHIR server that leads elsewhere")
+var ErrForeignLink = errors.New("FHIR server's page link points outside the FHIR base")
 
 // Call returns the call for the page at the place; first is the call for the first page.
 func (p BranchPosition) Call(first message.Call) message.Call {
@@ -243,7 +243,7 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string
 		}
 		to, ok := localPosition(l.URL, self, requestPath)
 		if !ok || to.IsFirst() {
-			return nil, fmt.Errorf("%w: relation %q", ErrForeignLink, l.Relation)
+			return nil, fmt.Errorf("%w: link relation %q", ErrForeignLink, l.Relation)
 		}
 		i, err := firstPage.Interaction()
 		if err != nil {
@@ -271,7 +271,7 @@ func RejectPagingLinks(parameters []smart.Parameter) error {
 	for _, p := range parameters {
 		name, _, _ := strings.Cut(p.Name, ":")
 		if slices.Contains(pagingParameters, strings.ToLower(name)) {
-			return message.Forbidden(message.ErrDisclosure, "Pages are reached by the links of a search, not by the parameter %s.", name)
+			return message.Forbidden(message.ErrDisclosure, "The parameter %s is not allowed: follow the page links of the search response.", name)
 		}
 	}
 	return nil

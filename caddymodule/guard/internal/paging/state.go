@@ -24,7 +24,7 @@ type PageStates interface {
 }
 
 // ErrNoState means that a page state has expired or was discarded.
-var ErrNoState = errors.New("page state is not stored")
+var ErrNoState = errors.New("page state not found or expired")
 
 const (
 	// maxInlineState is the maximum size in bytes of a state in a link. Sealing adds a third, and browsers, servers and proxies
@@ -47,7 +47,7 @@ func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 		return x.sealPadded(ctx, string(inlineMarker)+string(state))
 	}
 	if len(state) > maxStoredState {
-		return "", message.TooCostly("The search needs too much state for further pages: ask for fewer types, or for fewer matches per page.")
+		return "", message.TooCostly("The search needs too much state for further pages: request fewer types or fewer matches per page.")
 	}
 	key := rand.Text()
 	sealed, err := x.Sealing.Seal(ctx, string(state), x.bindingForKey(key))
@@ -85,7 +85,7 @@ func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	state, err := x.States.GetState(ctx, key)
 	switch {
 	case errors.Is(err, ErrNoState):
-		return "", &guard.Error{Status: http.StatusGone, Description: "The link to this page has expired: search again.", Err: err}
+		return "", &guard.Error{Status: http.StatusGone, Description: "The page link has expired: repeat the search.", Err: err}
 	case err != nil:
 		return "", stateUnavailable(err)
 	}
@@ -103,8 +103,8 @@ const stateRetryAfter = 10 * time.Second
 
 func stateUnavailable(err error) error {
 	return &guard.Error{
-		Status: http.StatusServiceUnavailable, Description: "The link to the page cannot be stored or read now: try again later.",
-		Wait: stateRetryAfter, Err: fmt.Errorf("page state: %w", err),
+		Status: http.StatusServiceUnavailable, Description: "The page link cannot be stored or read right now: try again later.",
+		Wait: stateRetryAfter, Err: fmt.Errorf("storing or reading page state: %w", err),
 	}
 }
 

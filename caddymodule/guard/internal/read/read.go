@@ -98,7 +98,7 @@ func (x *Handler) History(ctx context.Context, c message.Call, i interaction.Int
 	case len(x.Judge.Rights().GrantsFor(of, smart.Search)) == 0:
 		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	case !x.Judge.Rights().IsUnrestricted(of, smart.Search):
-		return nil, message.Forbidden(message.ErrDisclosure, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).WithScope(message.MissingScopes(x.Judge.Rights(), i))
+		return nil, message.Forbidden(message.ErrDisclosure, "%s requires scopes for all resources, without a constraint or a patient.", i.Kind).WithScope(message.MissingScopes(x.Judge.Rights(), i))
 	}
 	return x.startHistory(ctx, c, i)
 }

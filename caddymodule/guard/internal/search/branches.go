@@ -178,7 +178,7 @@ func requestedTypes(rights *access.Rights, i interaction.Interaction) ([]string,
 	}
 	isSorted := slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_sort" })
 	if isSorted && len(types) > maxTypes {
-		return nil, message.TooCostly("A sorted search may look in %d types at most here: name them with _type.", maxTypes)
+		return nil, message.TooCostly("A sorted search may cover at most %d types: specify them with _type.", maxTypes)
 	}
 	return types, nil
 }
@@ -209,7 +209,7 @@ func parseTypes(parameters []smart.Parameter) ([]string, error) {
 		for name := range strings.SplitSeq(p.Value, ",") {
 			switch {
 			case !interaction.IsType(name):
-				return nil, message.InvalidRequest(message.ErrInvalidSearch, "_type names no resource type of FHIR R4.")
+				return nil, message.InvalidRequest(message.ErrInvalidSearch, "_type contains a name that is not a resource type of FHIR R4.")
 			case !slices.Contains(types, name):
 				types = append(types, name)
 			}
@@ -263,7 +263,7 @@ const (
 // parseChain parses a chained parameter, such as subject:Patient.name, subject.name or _has:Observation:subject:code.
 func parseChain(supported searchparam.Set, resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxChainLinks {
-		return chain{}, message.TooCostly("A chained search may have %d links at most under these scopes.", maxChainLinks)
+		return chain{}, message.TooCostly("With these scopes, a chained search may have at most %d links.", maxChainLinks)
 	}
 	if rest, ok := strings.CutPrefix(p.Name, "_has:"); ok {
 		return parseHas(supported, resourceType, rest, p.Value)
@@ -274,7 +274,7 @@ func parseChain(supported searchparam.Set, resourceType string, p smart.Paramete
 	var ok bool
 	c.parameter, ok = supported.Lookup(resourceType, name)
 	if !ok || c.parameter.Kind != searchparam.Reference || rest == "" || hasTarget && !interaction.IsType(target) {
-		return c, message.InvalidRequest(message.ErrInvalidSearch, "The chained search parameter is none of FHIR R4's for the type.")
+		return c, message.InvalidRequest(message.ErrInvalidSearch, "The chained search parameter is not supported for this type.")
 	}
 	if hasTarget {
 		c.types = []string{target}
@@ -282,7 +282,7 @@ func parseChain(supported searchparam.Set, resourceType string, p smart.Paramete
 	}
 	c.types = slices.DeleteFunc(targetTypes(c.parameter), func(t string) bool { return !supportsChain(supported, t, rest) })
 	if len(c.types) == 0 || len(c.types) > maxChainTargets {
-		return c, message.TooCostly("Name the type that the chain goes to under these scopes, as in %s:Type.%s.", name, rest)
+		return c, message.TooCostly("With these scopes, a chain must specify the target type, as in %s:Type.%s.", name, rest)
 	}
 	return c, nil
 }
@@ -294,7 +294,7 @@ func parseHas(supported searchparam.Set, resourceType, parts, value string) (cha
 	var ok bool
 	c.parameter, ok = supported.Lookup(of, by)
 	if !ok || c.parameter.Kind != searchparam.Reference || !interaction.IsType(of) || !interaction.IsType(resourceType) || rest == "" {
-		return c, message.InvalidRequest(message.ErrInvalidSearch, "The parameter _has names a type, a reference and a parameter, as in _has:Observation:subject:code.")
+		return c, message.InvalidRequest(message.ErrInvalidSearch, "The parameter _has requires a type, a reference and a parameter, as in _has:Observation:subject:code.")
 	}
 	return c, nil
 }
@@ -393,7 +393,7 @@ func (r searchRules) lookUpChain(ctx context.Context, c chain) ([]string, error)
 	var ids []string
 	for _, t := range r.grantedTypes(c.types) {
 		if !supportsChain(r.handler.Parameters, t, c.condition.Name) {
-			return nil, message.InvalidRequest(message.ErrInvalidSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
+			return nil, message.InvalidRequest(message.ErrInvalidSearch, "The chained search parameter is not supported for %s.", t)
 		}
 		if c.condition.Name == "_type" && !slices.Contains(strings.Split(c.condition.Value, ","), t) {
 			continue
@@ -405,7 +405,7 @@ func (r searchRules) lookUpChain(ctx context.Context, c chain) ([]string, error)
 				}
 			}
 			if len(ids) > maxChainedResources {
-				return message.TooCostly("The chained search finds more than %d resources of the type in between under these scopes.", maxChainedResources)
+				return message.TooCostly("With these scopes, the chained search matches too many intermediate resources (more than %d).", maxChainedResources)
 			}
 			return nil
 		})

@@ -84,13 +84,13 @@ func (r searchRules) expandRevinclude(p smart.Parameter, modifier string) (forwa
 	case interaction.IsType(of) && r.handler.Judge.Rights().IsUnrestricted(of, smart.Search):
 		return []smart.Parameter{p}, nil, nil
 	case modifier != "":
-		return nil, nil, message.Forbidden(message.ErrDisclosure, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
+		return nil, nil, message.Forbidden(message.ErrDisclosure, "_revinclude:%s is not allowed with these scopes: it may traverse other patients' records.", modifier)
 	case !isShared && isWildcard(p.Value, "*"):
 		return r.revincludesOf(p), nil, nil
 	case !isShared:
 		return []smart.Parameter{p}, nil, nil
 	case !ok || by.Kind != searchparam.Reference:
-		return nil, nil, message.Forbidden(message.ErrDisclosure, "_revinclude needs a type and a reference under these scopes, as in Observation:performer.")
+		return nil, nil, message.Forbidden(message.ErrDisclosure, "With these scopes, _revinclude requires a type and a reference, as in Observation:performer.")
 	case len(r.handler.Judge.Rights().GrantsFor(of, smart.Search)) > 0:
 		return nil, []chain{{parameter: by, types: []string{of}}}, nil
 	}
@@ -99,7 +99,7 @@ func (r searchRules) expandRevinclude(p smart.Parameter, modifier string) (forwa
 
 func checkInclude(modifier string) error {
 	if modifier != "" && modifier != "iterate" && modifier != "recurse" {
-		return message.InvalidRequest(message.ErrInvalidSearch, "An include has no such modifier; there are :iterate and :recurse.")
+		return message.InvalidRequest(message.ErrInvalidSearch, "Unknown modifier of an include: use :iterate or :recurse.")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func findReferringToPatient(ctx context.Context, from *pageReader, c chain, ids 
 	first := searchByIDs(http.MethodGet, c.types[0], parameters, len(ids))
 	for pages, at := 0, (paging.BranchPosition{}); !at.IsDone; pages++ {
 		if pages == maxChainPages {
-			return nil, message.TooCostly("_revinclude finds too much under these scopes: ask for fewer matches with _count.")
+			return nil, message.TooCostly("With these scopes, _revinclude matches too many resources: request fewer matches with _count.")
 		}
 		var got *message.Bundle
 		if got, at, err = from.read(ctx, maxCount, first, at); err != nil {

@@ -293,7 +293,7 @@ func newPlan(ctx context.Context, x *Handler, c message.Call, i interaction.Inte
 		return searchPlan{}, err
 	}
 	if maxRequests := x.maxPageRequests(); len(read.order) > 0 && len(branches) > maxRequests {
-		return searchPlan{}, message.TooCostly("The sorted search needs %d requests to the FHIR server for each page, and %d are allowed: name fewer types with _type.", len(branches), maxRequests)
+		return searchPlan{}, message.TooCostly("The sorted search needs %d requests to the FHIR server per page, but only %d are allowed: specify fewer types with _type.", len(branches), maxRequests)
 	}
 	c, i = withoutIgnored(c, i, read.response.ignored)
 	return searchPlan{
@@ -408,7 +408,7 @@ func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (o
 		return parameterEffects{}, false, nil
 	case "_count":
 		if n, err := strconv.Atoi(p.Value); err != nil || n < 0 {
-			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "_count is no number.")
+			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "_count must be a number.")
 		}
 		return parameterEffects{}, true, nil
 	case "_summary":
@@ -435,7 +435,7 @@ func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (o
 // checkType rejects _type for a search with a path that already names the type.
 func (r searchRules) checkType() error {
 	if r.hasTypeInPath {
-		return message.InvalidRequest(message.ErrInvalidSearch, "_type is for searches over several types.")
+		return message.InvalidRequest(message.ErrInvalidSearch, "_type is only allowed in searches across several types.")
 	}
 	return nil
 }
@@ -464,10 +464,10 @@ func (r searchRules) filterEffects(ctx context.Context, p smart.Parameter) (one 
 	case name == "_contained" && p.Value == "false":
 		return parameterEffects{}, false, nil
 	case leakyParameters[name] != "":
-		return parameterEffects{}, false, message.Forbidden(message.ErrDisclosure, "%s is not allowed under these scopes: %s.", name, leakyParameters[name])
+		return parameterEffects{}, false, message.Forbidden(message.ErrDisclosure, "%s is not allowed with these scopes: %s.", name, leakyParameters[name])
 	case name == "_has", strings.Contains(p.Name, "."):
 		if !interaction.IsType(r.resourceType) {
-			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
+			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "A search with a chain or _has must search a single type: specify it in the path or with _type.")
 		}
 		as, err = r.resolveChain(ctx, p)
 		return as, true, err
@@ -507,9 +507,9 @@ func (r searchRules) checkSort(name string) error {
 		case !ok && leakyParameters[name] == "" && !strings.Contains(name, "."):
 			return unknownParameter(b.resourceType, name)
 		case !isPlainKey(r.handler.Parameters, b.resourceType, name):
-			return message.Forbidden(message.ErrDisclosure, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
+			return message.Forbidden(message.ErrDisclosure, "_sort by %s is not allowed with these scopes: the order may depend on other resources.", strconv.Quote(name))
 		case len(r.branches) > 1 && !p.CanSort():
-			return message.Forbidden(message.ErrTooCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
+			return message.Forbidden(message.ErrTooCostly, "_sort by %s is not supported with these scopes, because the results of several searches are merged.", strconv.Quote(name))
 		}
 	}
 	return nil
@@ -517,15 +517,15 @@ func (r searchRules) checkSort(name string) error {
 
 // leakyParameters are the parameters that reveal other resources, with the reason.
 var leakyParameters = map[string]string{
-	"_filter":        "it can ask about any resource",
-	"_list":          "it tells what a List holds",
-	"_query":         "only the FHIR server knows what it asks",
-	"_graph":         "only the FHIR server knows what it brings along",
-	"_text":          "the order of what it finds tells how common words are in all records",
-	"_content":       "the order of what it finds tells how common words are in all records",
-	"_score":         "it tells how common words are in all records",
-	"_contained":     "a resource inside another one cannot be judged by itself",
-	"_containedType": "a resource inside another one cannot be judged by itself",
+	"_filter":        "it can query any resource",
+	"_list":          "it reveals the content of a List",
+	"_query":         "the named query can search any resource",
+	"_graph":         "the named graph can return any resource",
+	"_text":          "the order of the matches reveals how common words are in all records",
+	"_content":       "the order of the matches reveals how common words are in all records",
+	"_score":         "the score reveals how common words are in all records",
+	"_contained":     "contained resources cannot be checked on their own",
+	"_containedType": "contained resources cannot be checked on their own",
 }
 
 // plainModifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. All kinds support
@@ -546,24 +546,24 @@ func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier
 		return unknownParameter(resourceType, name)
 	case name == "_id" && modifier != "":
 		// With _id:not, HAPI finds nothing if no resource has the id, and everything otherwise, which reveals existing ids.
-		return message.Forbidden(message.ErrDisclosure, "_id takes no modifier under these scopes: it would tell which ids there are.")
+		return message.Forbidden(message.ErrDisclosure, "With these scopes, _id must not have a modifier: the result could reveal existing ids.")
 	case modifier == "", modifier == "missing":
 		return nil
 	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):
 		return nil
 	case !slices.Contains(plainModifiers[parameter.Kind], modifier):
-		return message.Forbidden(message.ErrDisclosure, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
+		return message.Forbidden(message.ErrDisclosure, "The modifier :%s of %s is not allowed with these scopes: the result may depend on other resources.", modifier, name)
 	case (modifier == "in" || modifier == "not-in") && !strings.Contains(value, ":"):
-		return message.Forbidden(message.ErrDisclosure, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
+		return message.Forbidden(message.ErrDisclosure, "With these scopes, the modifier :%s requires the URL of a value set.", modifier)
 	}
 	return nil
 }
 
-var errUnknownParameter = fmt.Errorf("%w: unknown parameter", message.ErrInvalidSearch)
+var errUnknownParameter = fmt.Errorf("%w: unknown search parameter", message.ErrInvalidSearch)
 
 // unknownParameter rejects a parameter with a meaning that only the FHIR server may know.
 func unknownParameter(resourceType, name string) error {
-	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
+	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not supported: FHIR R4 does not define it for %s, and neither does this site.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 

@@ -163,7 +163,7 @@ var (
 // subsets.
 const maxCountedBranches = 4
 
-var errNoTotal = errors.New("the answer tells no total")
+var errNoTotal = errors.New("search response has no total")
 
 // count returns the number of matches. A match of several branches counts once.
 func (x *Handler) count(ctx context.Context, q query, branches []branch, d disclosure) (int, error) {
@@ -171,7 +171,7 @@ func (x *Handler) count(ctx context.Context, q query, branches []branch, d discl
 		return 0, nil
 	}
 	if !d.mayCount() {
-		return 0, message.Forbidden(message.ErrDisclosure, "The number of matches is not told under these scopes: some could be records of others.")
+		return 0, message.Forbidden(message.ErrDisclosure, "The total is not available with these scopes: it could count other patients' records.")
 	}
 	total := 0
 	for rest := branches; len(rest) > 0; {
@@ -191,7 +191,7 @@ func (x *Handler) count(ctx context.Context, q query, branches []branch, d discl
 // countUnion returns the number of resources that any of the branches of a type finds, by inclusion and exclusion.
 func (x *Handler) countUnion(ctx context.Context, q query, branches []branch) (int, error) {
 	if len(branches) > maxCountedBranches {
-		return 0, message.TooCostly("The number of matches is not told under these scopes: too many searches find them.")
+		return 0, message.TooCostly("The total is not available with these scopes: counting the matches requires too many searches.")
 	}
 	total := 0
 	for set := 1; set < 1<<len(branches); set++ {
@@ -202,7 +202,7 @@ func (x *Handler) countUnion(ctx context.Context, q query, branches []branch) (i
 				if set&(1<<i-1) == 0 {
 					intersection = b
 				} else if !intersection.intersect(b) {
-					return 0, message.TooCostly("The number of matches is not told under these scopes: they are about several patients.")
+					return 0, message.TooCostly("The total is not available with these scopes: they cover several patients.")
 				}
 			}
 		}
@@ -254,7 +254,7 @@ func (x *Handler) PlanSelection(ctx context.Context, resourceType string, parame
 	return &Selection{x, p, p.query.parameters, p.query.matchesNothing, p.inclusions.kinds == (includes{}) && !p.response.onlyTotal && p.response.count == 0}, nil
 }
 
-var errMultipleMatches = errors.New("several resources match the criteria")
+var errMultipleMatches = errors.New("multiple resources match the criteria")
 
 // FindOne returns the id of the single match among the resources that the client may find; empty without a match. Several
 // matches are an error (412).
@@ -277,7 +277,7 @@ func (of *Selection) FindOne(ctx context.Context) (string, error) {
 	case 1:
 		return found[0].ParsedResource.ID, nil
 	}
-	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Several resources match the criteria.", Err: errMultipleMatches}
+	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Multiple resources match the criteria.", Err: errMultipleMatches}
 }
 
 // maxChainPages is the maximum number of pages of the FHIR server that are read for one link of a chain.
@@ -312,7 +312,7 @@ func (x *Handler) eachPlanMatch(ctx context.Context, p searchPlan, pages int, do
 	if err == nil && slices.ContainsFunc(m.sources, func(from branchState) bool {
 		return !from.nextPage.IsDone || from.nextPage.MayBeIncomplete || len(from.pendingIDs) > 0
 	}) {
-		err = message.TooCostly("The chained search finds too much in between under these scopes.")
+		err = message.TooCostly("With these scopes, the chained search matches too many intermediate resources.")
 	}
 	return err
 }

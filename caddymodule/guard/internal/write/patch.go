@@ -70,14 +70,14 @@ func (w *write) applyJSONPatch(ctx context.Context, before *version, p jsonpatch
 	}
 	text, err := applyPatch(before.text, p, w.handler.MaxBodyBytes)
 	if err != nil {
-		return nil, &guard.Error{Status: http.StatusUnprocessableEntity, Description: "The patch cannot be applied to the current version.", Err: err}
+		return nil, &guard.Error{Status: http.StatusUnprocessableEntity, Description: "The patch cannot be applied to the current version of the resource.", Err: err}
 	}
 	after, err := w.newVersion(text)
 	if err != nil {
 		return nil, err
 	}
 	if after.ID != before.ID {
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch does not change the id.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "A patch must not change the id.")
 	}
 	if _, err := w.permission.allowingGrant(ctx, before, after); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Pat
 	}
 	ok, err := w.handler.Judge.IsCovered(ctx, before.Resource, w.handler.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read))
 	if err == nil && !ok {
-		err = message.Forbidden(message.ErrDisclosure, "No scope allows to read this %s, and so none to test it in a patch.", w.interaction.Type).
+		err = message.Forbidden(message.ErrDisclosure, "A patch with a test operation requires a scope to read this %s.", w.interaction.Type).
 			WithScope(w.handler.Judge.Rights().MissingScopes(w.interaction.Type, smart.Read, false))
 	}
 	return err
@@ -112,18 +112,18 @@ var (
 // parsePatch parses a JSON Patch.
 func parsePatch(text []byte) (jsonpatch.Patch, error) {
 	if err := rawjson.Check(text); err != nil {
-		return nil, message.InvalidRequest(err, "The patch is no JSON that has one reading.")
+		return nil, message.InvalidRequest(err, "The patch must be valid JSON without duplicate names.")
 	}
 	p, err := jsonpatch.DecodePatch(text)
 	if err != nil || len(p) == 0 {
-		return nil, message.InvalidRequest(errMalformedPatch, "The patch is no JSON Patch.")
+		return nil, message.InvalidRequest(errMalformedPatch, "The body is not a JSON Patch.")
 	}
 	if len(p) > maxOperations {
-		return nil, message.TooCostly("A patch may have %d operations at most.", maxOperations)
+		return nil, message.TooCostly("A patch may have at most %d operations.", maxOperations)
 	}
 	for _, op := range p {
 		if !isOperation(op) {
-			return nil, message.InvalidRequest(errMalformedPatch, "An operation of the patch is malformed, or its pointer leads to no element of a resource.")
+			return nil, message.InvalidRequest(errMalformedPatch, "An operation of the patch is malformed, or its path does not point to an element of a resource.")
 		}
 	}
 	return p, nil
@@ -159,7 +159,7 @@ func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 }
 
 var (
-	errFHIRPathPatch = errors.New("no FHIRPath Patch that can be judged")
+	errFHIRPathPatch = errors.New("FHIRPath Patch cannot be checked")
 	// plainPathPattern matches a path of element names and indices, which every FHIR server interprets alike.
 	plainPathPattern = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
 	// plainNamePattern matches the name of an element.
@@ -171,23 +171,23 @@ var (
 // here, so paths that are not plain are rejected too.
 func (w *write) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
-		return message.InvalidRequest(err, "The patch is no JSON that has one reading.")
+		return message.InvalidRequest(err, "The patch must be valid JSON without duplicate names.")
 	}
 	if MayHaveSideEffects(w.handler.Judge.Rights(), w.interaction.Type) { // which takes all of the resource to judge
-		return message.Forbidden(message.ErrDisclosure, "Under these scopes, a %s is patched by a JSON Patch.", w.interaction.Type)
+		return message.Forbidden(message.ErrDisclosure, "With these scopes, send a JSON Patch to change a %s.", w.interaction.Type)
 	}
 	if w.isUnrestricted && w.handler.Judge.Rights().IsUnrestricted(w.interaction.Type, smart.Read) {
 		return message.VisitStrings(text, func(_, value string) error { return checkNotConditional(w.handler.Judge.Rights(), value) })
 	}
 	var parameters map[string]any // unlike a struct, a map is case-sensitive: Part is not part
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
-		return message.InvalidRequest(errFHIRPathPatch, "The patch is no Parameters resource.")
+		return message.InvalidRequest(errFHIRPathPatch, "The patch must be a Parameters resource.")
 	}
 	operations, _ := parameters["parameter"].([]any)
 	notPlain := func(operation any) bool { return !w.permission.isPlain(operation, w.handler.SearchHandler.Parameters) }
 	if len(operations) == 0 || len(operations) > maxOperations || slices.ContainsFunc(operations, notPlain) {
-		return message.Forbidden(message.ErrDisclosure, "Under these scopes, a FHIRPath Patch changes only elements at plain paths that are no references "+
-			"and do not tell whose the resource is. Send a JSON Patch.")
+		return message.Forbidden(message.ErrDisclosure, "With these scopes, a FHIRPath Patch may only change elements at simple paths that are not references "+
+			"and do not determine the resource's patient. Send a JSON Patch instead.")
 	}
 	return nil
 }

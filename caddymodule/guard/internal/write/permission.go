@@ -82,8 +82,8 @@ func (w writePermission) covers(ctx context.Context, g access.Grant, v *version)
 
 // notCovered returns the error for a version that no grant covers.
 func notCovered(resourceType string) *guard.Error {
-	return message.Forbidden(message.ErrNotCovered, "No scope allows to write this %s: before and after, it must match the constraint of one and the same scope, "+
-		"and name the patient of that scope and no other.", resourceType)
+	return message.Forbidden(message.ErrNotCovered, "No scope allows writing this %s: both before and after the write, the resource must match the constraint of the same scope "+
+		"and refer only to the patient of that scope.", resourceType)
 }
 
 // checkReferences rejects new references that would tie a record to an uncovered resource. A missing target gets the same
@@ -95,20 +95,20 @@ func (w writePermission) checkReferences(ctx context.Context, g access.Grant, be
 	}
 	added, err := message.References(after.text)
 	if err != nil {
-		return message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+		return message.InvalidRequest(err, "The body must be a resource in valid JSON without duplicate names.")
 	}
 	for _, literal := range added {
 		if slices.Contains(old, literal) {
 			continue
 		}
 		if ok, err := w.mayRefer(ctx, g, after.Resource, literal); err != nil || !ok {
-			return cmp.Or(err, error(message.Forbidden(message.ErrNotCovered, "The resource refers to another one that is not there, or that the access token does not cover.")))
+			return cmp.Or(err, error(message.Forbidden(message.ErrNotCovered, "The resource refers to another resource that does not exist or that the access token does not cover.")))
 		}
 	}
 	return nil
 }
 
-var errInvalidAttachment = errors.New("attachment whose address cannot be judged")
+var errInvalidAttachment = errors.New("attachment URL cannot be checked")
 
 // checkAttachments rejects a DocumentReference with a Binary that the client may not read: read access to a DocumentReference
 // includes its Binaries, so the reference would grant access. For a grant without a patient, this applies to the patients whose
@@ -145,12 +145,12 @@ func (w writePermission) checkPatientAttachments(ctx context.Context, patient st
 		}
 		match := message.ResourceURL.FindStringSubmatch(address)
 		if match == nil {
-			return message.Forbidden(errInvalidAttachment, "An attachment names a Binary in a way that cannot be checked: use Binary/id.")
+			return message.Forbidden(errInvalidAttachment, "The URL of an attachment refers to a Binary in an unsupported form: use Binary/id.")
 		}
 		resourceType, id, _ := strings.Cut(message.WithoutVersion(match[1]), "/")
 		ok, err := w.judge.MayAttach(ctx, patient, interaction.Reference{Type: resourceType, ID: id})
 		if err != nil || !ok || resourceType != "Binary" {
-			return cmp.Or(err, error(message.Forbidden(message.ErrNotCovered, "An attachment names a Binary that is not there, or that the access token does not cover.")))
+			return cmp.Or(err, error(message.Forbidden(message.ErrNotCovered, "An attachment refers to a Binary that does not exist or that the access token does not cover.")))
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from reso
 func checkConditionalReferences(rights *access.Rights, text []byte) error {
 	all, err := message.References(text)
 	if err != nil {
-		return message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+		return message.InvalidRequest(err, "The body must be a resource in valid JSON without duplicate names.")
 	}
 	for _, literal := range all {
 		if err := checkConditionalReference(rights, literal); err != nil {
@@ -221,7 +221,7 @@ func (w *write) resolveReferences(ctx context.Context) error {
 		return !hasQuery || !interaction.IsType(of) || len(w.handler.Judge.Rights().GrantsFor(of, smart.Search)) == 0
 	})
 	if len(conditional) > maxConditionalReferences {
-		return message.TooCostly("At most %d references of a resource may be searches under these scopes.", maxConditionalReferences)
+		return message.TooCostly("With these scopes, a resource may contain at most %d conditional references.", maxConditionalReferences)
 	}
 	for _, literal := range conditional {
 		found, err := w.handler.resolveReference(ctx, literal)
@@ -238,7 +238,7 @@ func (x *Handler) resolveReference(ctx context.Context, literal string) (string,
 	of, criteria, _ := strings.Cut(literal, "?")
 	parameters, err := smart.ParseParameters(criteria)
 	if err != nil {
-		return "", message.InvalidRequest(err, "A conditional reference can be read in several ways.")
+		return "", message.InvalidRequest(err, "A conditional reference is ambiguous.")
 	}
 	found, err := x.SearchHandler.PlanSelection(ctx, of, parameters)
 	if err != nil {
@@ -262,10 +262,10 @@ func checkConditionalReference(rights *access.Rights, literal string) error {
 	}
 	of := path[strings.LastIndexByte(path, '/')+1:]
 	if !interaction.IsType(of) {
-		return message.Forbidden(message.ErrDisclosure, "A reference with a question mark is a search: no scope allows it on all types.")
+		return message.Forbidden(message.ErrDisclosure, "A reference with a question mark is a conditional reference, which no scope allows for all types.")
 	}
 	if list, err := smart.ParseParameters(criteria); err != nil || !rights.IsUnrestricted(of, smart.Search) || involvesOtherResources(list) {
-		return message.Forbidden(message.ErrDisclosure, "A conditional reference to %s is a search: no scope allows it on all resources that it may tell of.", of)
+		return message.Forbidden(message.ErrDisclosure, "A conditional reference to %s is a search, and no scope covers all resources that it may reveal.", of)
 	}
 	return nil
 }
@@ -300,7 +300,7 @@ func (x *Handler) checkSideEffect(res resource.Resource, text []byte) error {
 	case access.MayContainOthers:
 		return x.checkContainer(res, text)
 	}
-	return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
+	return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "Writing a %s affects other clients' results: this requires scopes to read and search all resources.", res.Type)
 }
 
 // maySearch reports whether the token may read all matches of a search, which are not judged later. The search must use the
@@ -362,7 +362,7 @@ func (x *Handler) checkRequestText(in, value string) error {
 	default:
 		return nil
 	}
-	return message.Forbidden(message.ErrDisclosure, "The %s asks for %s, which the scopes do not allow in whole.", in, message.QuoteJSON(value))
+	return message.Forbidden(message.ErrDisclosure, "The %s contains the request %s, which the scopes do not fully allow.", in, message.QuoteJSON(value))
 }
 
 // inertBundleTypes are the types of Bundles that no server executes as requests.
@@ -376,17 +376,17 @@ func (x *Handler) checkContainer(res resource.Resource, text []byte) error {
 		if slices.Contains(inertBundleTypes, resource.Text(kind)) {
 			return nil
 		}
-		return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
+		return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "A server may execute a stored Bundle of this type: writing it requires scopes to read and search all resources.")
 	}
 	return message.VisitStrings(text, func(_, value string) error {
 		if strings.Contains(value, "SubscriptionTopic") {
-			return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
+			return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "A SubscriptionTopic determines which data other clients receive: writing it requires scopes to read and search all resources.")
 		}
 		return nil
 	})
 }
 
-var errInvalidChannel = errors.New("channel of a Subscription that cannot be judged")
+var errInvalidChannel = errors.New("Subscription channel cannot be checked")
 
 // checkSubscription rejects a Subscription that would send more than a search by the token finds, even if it is not active yet.
 // The stored version does not matter, because the new one is judged as a whole.
@@ -396,8 +396,8 @@ var errInvalidChannel = errors.New("channel of a Subscription that cannot be jud
 func (x *Handler) checkSubscription(res resource.Resource, text []byte) error {
 	criteria, _ := res.Member("criteria")
 	if !x.maySearch(resource.Text(criteria)) {
-		return message.Forbidden(message.ErrDisclosure, "The Subscription would send what the scopes do not allow to read: its criteria must be a search of one type, "+
-			"by that type's own parameters, which a scope with the permissions r and s allows in whole. Topics take scopes for everything.")
+		return message.Forbidden(message.ErrDisclosure, "The Subscription could send data that the scopes do not cover: its criteria must search a single type "+
+			"using only parameters of that type, and a scope must grant the permissions r and s on the entire type. Topics require scopes for all resources.")
 	}
 	if err := message.VisitStrings(text, checkExtension); err != nil {
 		return err
@@ -415,7 +415,7 @@ var harmlessExtensions = []string{backportPrefix + "heartbeat-period", backportP
 // Subscription, only extensions have a member url.
 func checkExtension(name, value string) error {
 	if name == "url" && !slices.Contains(harmlessExtensions, value) {
-		return message.Forbidden(message.ErrDisclosure, "The extension %s of the Subscription is not allowed under these scopes: it may send more than the criteria say.", message.QuoteJSON(value))
+		return message.Forbidden(message.ErrDisclosure, "The extension %s of the Subscription is not allowed with these scopes: it could send more data than the criteria match.", message.QuoteJSON(value))
 	}
 	return nil
 }
@@ -434,12 +434,12 @@ func checkChannel(res resource.Resource) error {
 	kind, _ := resource.Field(channel, "type")
 	schemes, ok := endpointSchemes[resource.Text(kind)]
 	if !ok {
-		return message.Forbidden(message.ErrDisclosure, "A Subscription sends by rest-hook, websocket or email under these scopes.")
+		return message.Forbidden(message.ErrDisclosure, "With these scopes, the channel type of a Subscription must be rest-hook, websocket or email.")
 	}
 	endpoint, _ := resource.Field(channel, "endpoint")
 	u, err := url.Parse(resource.Text(endpoint))
 	if err != nil || !slices.Contains(schemes, u.Scheme) || u.User != nil || u.Scheme != "" && u.Host == "" && u.Opaque == "" {
-		return message.InvalidRequest(errInvalidChannel, "The endpoint of the Subscription's channel is no URL for its type.")
+		return message.InvalidRequest(errInvalidChannel, "The endpoint of the Subscription's channel is not a valid URL for its channel type.")
 	}
 	headers, ok := resource.Field(channel, "header")
 	if !ok {
@@ -448,7 +448,7 @@ func checkChannel(res resource.Resource) error {
 	for value := range resource.Elements(headers) {
 		match := headerLinePattern.FindStringSubmatch(resource.Text(value))
 		if match == nil || framingHeaders[http.CanonicalHeaderKey(match[1])] {
-			return message.InvalidRequest(errInvalidChannel, "A header of the Subscription's channel is no \"Name: value\", or one that says how the request is read.")
+			return message.InvalidRequest(errInvalidChannel, "A header of the Subscription's channel is malformed or not allowed: use \"Name: value\", and no headers that control message framing.")
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func (w *write) isConditional() bool { return w.interaction.Permission()&smart.S
 func (x *Handler) planCriteria(ctx context.Context, i interaction.Interaction) (*search.Selection, error) {
 	s, err := x.SearchHandler.PlanSelection(ctx, i.Type, slices.DeleteFunc(i.Criteria(), isCascade))
 	if err == nil && !s.HasOnlyConditions {
-		err = message.InvalidRequest(message.ErrInvalidSearch, "Criteria of a conditional request select resources, and nothing else.")
+		err = message.InvalidRequest(message.ErrInvalidSearch, "Criteria of a conditional request may only contain search parameters that select resources.")
 	}
 	return s, err
 }
@@ -149,10 +149,10 @@ func (x *Handler) newWrite(ctx context.Context, c message.Call, i interaction.In
 		w.permission.grants = slices.DeleteFunc(w.permission.grants, func(g access.Grant) bool { return g.Patient != "" })
 	}
 	if len(w.permission.grants) == 0 {
-		return nil, message.Forbidden(message.ErrInsufficientScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").WithScope(message.MissingScopes(rights, i))
+		return nil, message.Forbidden(message.ErrInsufficientScope, "Scopes that are bound to a patient do not allow creating or deleting a Patient.").WithScope(message.MissingScopes(rights, i))
 	}
 	if extra := w.extraEffect(); extra != "" {
-		return nil, message.Forbidden(message.ErrInsufficientScope, "%s is not allowed under these scopes.", extra)
+		return nil, message.Forbidden(message.ErrInsufficientScope, "%s is not allowed with these scopes.", extra)
 	}
 	var err error
 	if w.isConditional() {
@@ -165,7 +165,7 @@ func (x *Handler) newWrite(ctx context.Context, c message.Call, i interaction.In
 func (w *write) extraEffect() string {
 	switch {
 	case !MayAffectOthers(w.handler.Judge.Rights(), w.call.Header, w.interaction):
-		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
+		return "Writing additional resources (_cascade, X-Cascade, X-Provenance)"
 	case !w.isUnrestricted && !w.isConditional() && len(w.interaction.Criteria()) > 0:
 		return "The parameter " + strconv.Quote(w.interaction.Criteria()[0].Name)
 	}
@@ -187,9 +187,9 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	res, err := resource.Parse(text, w.handler.Addresses.Base)
 	switch {
 	case err != nil:
-		return nil, message.InvalidRequest(err, "The body is no resource in JSON that has one reading.")
+		return nil, message.InvalidRequest(err, "The body must be a resource in valid JSON without duplicate names.")
 	case res.Type != w.interaction.Type:
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "The resource is not of the type in the path.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The type of the resource does not match the path.")
 	}
 	if err := w.handler.checkSideEffect(res, text); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (w *write) newVersion(text []byte) (*version, error) {
 }
 
 // errNotFound means that a resource does not exist. Clients cannot distinguish it from ErrOutside.
-var errNotFound = fmt.Errorf("%w: it is not there", message.ErrNotCovered)
+var errNotFound = fmt.Errorf("%w: it does not exist", message.ErrNotCovered)
 
 // current reads the version that is to be changed. An uncovered resource is handled like a missing one.
 func (w *write) current(ctx context.Context) (*version, error) {
@@ -219,7 +219,7 @@ func (w *write) current(ctx context.Context) (*version, error) {
 	return w.currentVersion(res, a)
 }
 
-var errNoVersion = errors.New("the FHIR server tells no version, so that the one judged could be another when it is written")
+var errNoVersion = errors.New("FHIR server returned no ETag or version, so that the checked version could change before the write")
 
 // currentVersion returns the version with the ETag for If-Match, if it meets the client's conditions.
 func (w *write) currentVersion(res resource.Resource, a *message.Response) (*version, error) {
@@ -232,7 +232,7 @@ func (w *write) currentVersion(res resource.Resource, a *message.Response) (*ver
 	}
 	ifMatch, ifNoneMatch := w.call.Header.Values("If-Match"), w.call.Header.Values("If-None-Match")
 	if len(ifMatch) > 0 && !namesETag(ifMatch, etag) || namesETag(ifNoneMatch, etag) {
-		return nil, &guard.Error{Status: http.StatusPreconditionFailed, Description: "The resource has another version.", Err: errConflict}
+		return nil, &guard.Error{Status: http.StatusPreconditionFailed, Description: "The version of the resource does not match If-Match.", Err: errConflict}
 	}
 	return &version{res, a.Body, etag}, nil
 }
@@ -306,7 +306,7 @@ func (x *Handler) Update(ctx context.Context, c message.Call, i interaction.Inte
 	case err != nil:
 		return nil, err
 	case !w.isConditional() && after.ID != i.ID:
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource is not the one in the path.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource does not match the path.")
 	case w.isForwarded():
 		return w.forward(ctx)
 	case w.isConditional():
@@ -367,7 +367,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Respo
 	case id == "":
 		return w.upsertUnmatched(ctx, after)
 	case after.ID != "" && after.ID != id:
-		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource is not that of the one that matches the criteria.")
+		return nil, message.InvalidRequest(message.ErrInvalidBody, "The id of the resource does not match the resource that the criteria select.")
 	}
 	w.interaction.ID = id
 	text, err := rawjson.WithMember(after.text, "id", []byte(strconv.Quote(id)))
@@ -629,7 +629,7 @@ func (w Result) prefersOutcome() bool {
 
 // writeOutcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
 func (w Result) writeOutcome(a *message.Response) []byte {
-	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
+	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server completed the write."}}
 	for _, i := range message.ClientIssues(a, w.ClientCall.SentTerms()) {
 		if i.Diagnostics != "" {
 			issues = append(issues, i)
@@ -655,8 +655,8 @@ func (w Result) mayShowResource(ctx context.Context, a *message.Response) bool {
 }
 
 var (
-	errConflict      = errors.New("conflicts with the current version")
-	errWriteRejected = errors.New("the FHIR server refuses the write")
+	errConflict      = errors.New("write conflicts with the current version")
+	errWriteRejected = errors.New("FHIR server rejected the write")
 )
 
 // failureResponse returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
@@ -684,7 +684,7 @@ func (w Result) RejectionError(a *message.Response, s message.SentTerms) error {
 	case status == http.StatusConflict || status == http.StatusPreconditionFailed:
 		return conflictError(w.ClientCall.Header)
 	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
-		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
+		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server failed to write the resource.", Err: cause}
 	default:
 		return &guard.Error{Status: status, Description: message.ExplainRejection(message.WriteRejected, a, s), Err: cause}
 	}
@@ -694,7 +694,7 @@ func (w Result) RejectionError(a *message.Response, s message.SentTerms) error {
 func conflictError(header http.Header) error {
 	rejection := &guard.Error{
 		Status: http.StatusConflict, Err: errConflict,
-		Description: "The resource was changed in the meantime, or others refer to it.",
+		Description: "The resource has changed since it was read, or other resources refer to it.",
 	}
 	if header.Get("If-Match") != "" {
 		rejection.Status = http.StatusPreconditionFailed

@@ -125,7 +125,7 @@ func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 		case f.runningMark.exists():
 			return fmt.Errorf("another gateway is running with the durable store %s: stop it first (caddy stop), change its configuration instead (caddy reload), or give this gateway another file (store file { path … }): %w", f.key, boltstore.ErrInUse)
 		case !isWaiting:
-			logger.Info("waiting for the durable store, which another process has open", "path", f.key)
+			logger.Info("waiting for another process to release the durable store", "path", f.key)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (f *Store) OpenForCopy(create bool, wait time.Duration) (*stores.Copy, erro
 		return nil, fmt.Errorf("durable store does not exist: %w", err)
 	}
 	if err := f.open(slog.New(slog.DiscardHandler), wait); err != nil {
-		return nil, fmt.Errorf("a gateway may still be using the store: %w", err)
+		return nil, fmt.Errorf("opening the durable store, which a running gateway may use: %w", err)
 	}
 	return &stores.Copy{CopyableStore: f.file, Name: "the file " + f.key, Identity: f.key, Batch: copyBatch}, nil
 }
@@ -211,7 +211,7 @@ type runningMark struct {
 
 func (m *runningMark) write(logger *slog.Logger) {
 	if err := os.WriteFile(m.path, nil, 0o600); err != nil {
-		logger.Warn("marking the durable store as in use failed: a second gateway will wait instead of failing immediately", "error", err)
+		logger.Warn("marking durable store as in use failed; a second gateway would wait instead of failing", "error", err)
 		return
 	}
 	m.isWritten.Store(true)

@@ -51,7 +51,7 @@ func (m *Store) Watch() *stores.Watch { return m.watch }
 
 // VolatilityReason implements [stores.VolatileStore].
 func (*Store) VolatilityReason() string {
-	return "store memory is the memory of this process: sessions and refresh tokens end with it"
+	return "store memory is not persistent: sessions and refresh tokens are lost on a restart"
 }
 
 // CaddyModule returns the Caddy module information.

@@ -53,7 +53,7 @@ func (p Packages) archive(name string, command ...string) (string, error) {
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil || len(files) != 1 {
-		return "", fmt.Errorf("%s: not one file: %v, %w", name, files, err)
+		return "", fmt.Errorf("%s: expected exactly one file: %v, %w", name, files, err)
 	}
 	return files[0], nil
 }

@@ -28,10 +28,10 @@ var bundleFiles = []string{
 
 func main() {
 	log.SetFlags(0)
-	out := flag.String("out", "r4.ndjson.zst", "file to write")
+	out := flag.String("out", "r4.ndjson.zst", "output file")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		log.Fatal("usage: generate [-out file] folder-of-the-unpacked-npm-package")
+		log.Fatal("usage: generate [-out file] unpacked-npm-package")
 	}
 	if err := generate(flag.Arg(0), *out); err != nil {
 		log.Fatal(err)
