@@ -32,7 +32,7 @@ func TestRedisRefused(t *testing.T) {
 			o := server(t, "--requirepass", "other")
 			o.Password = ""
 			return o
-		}, "it needs a password"},
+		}, "a password is required"},
 		{"no such database", func(t *testing.T) redisstore.Options {
 			return redisstore.Options{Address: startRedis(t).address(), Database: 99}
 		}, "no database of this number"},

@@ -55,7 +55,7 @@ func (g *movedGateway) copy(to string) (string, error) {
 func (g *movedGateway) move(t *testing.T, to string) {
 	t.Helper()
 	out, err := g.copy(to)
-	if err == nil || !strings.Contains(out, "a gateway may still be using the store") && !strings.Contains(out, "a running gateway uses the store") {
+	if err == nil || !strings.Contains(out, "opening the durable store, which a running gateway may use") && !strings.Contains(out, "a running gateway uses the store") {
 		t.Fatalf("while the gateway runs: %v\n%s", err, out)
 	}
 	g.process.stop()

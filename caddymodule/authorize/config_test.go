@@ -41,7 +41,7 @@ func TestConfigRefused(t *testing.T) {
 		{"an address with two @", func(c *authorize.Config) { c.Users[0].Email = "a@b@c" }, "a@b@c"},
 		{"a SMART scope in a wrong order", func(c *authorize.Config) { c.Clients[0].Scopes = []string{"patient/*.sr"} }, "patient/*.sr"},
 		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, "duplicate client app"},
-		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, "client alice has the name of a user"},
+		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, "client alice is already the name of a user"},
 		{"a client without an id", ofClient(func(c *client.Client) { c.ID = "" }), "id"},
 		{"a redirect URI over http", ofClient(func(c *client.Client) { c.RedirectURIs[0] = "http://app.example.org" }), `redirect_uri "http://app.example.org" must`},
 		{"a post-logout redirect URI over http", ofClient(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{"http://app.example.org"} }), `: post_logout_redirect_uri "http://app.example.org" must`},

@@ -96,7 +96,7 @@ func TestAppRefused(t *testing.T) {
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
 		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
-		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client alice has the name of a user"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client alice is already the name of a user"},
 		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Clients: []Client{{Settings: client.Settings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
 		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},

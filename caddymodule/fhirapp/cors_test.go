@@ -236,7 +236,7 @@ func TestCORSOfJSON(t *testing.T) {
 		cors []string
 		want string // text in the error
 	}{
-		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option with its clients"},
+		"clients without a fhir app": {[]string{"clients"}, "cors clients requires loading the fhir global option with its clients"},
 		"no origin":                  {[]string{"https://app.example.org/"}, `"https://app.example.org/" is neither`},
 	} {
 		ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})

@@ -69,7 +69,7 @@ func TestExpandForwardsToNext(t *testing.T) {
 		{"incomplete, and the backend does not know it", incomplete, answer(404, refused), 422, "issue.0.diagnostics", missing},
 		{"incomplete, and the backend is down", incomplete, nil, 422, "issue.0.diagnostics", missing},
 		{"known, and the backend is not asked", "url=http://hl7.org/fhir/ValueSet/administrative-gender", answer(200, theirs), 200, "expansion.contains.1.display", "Female"},
-		{"wrong, and the backend is not asked", "url=x&count=-1", answer(200, theirs), 400, "issue.0.diagnostics", "the parameter count must be a whole number from 0 up"},
+		{"wrong, and the backend is not asked", "url=x&count=-1", answer(200, theirs), 400, "issue.0.diagnostics", "the parameter count must be a nonnegative integer"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestServerUpdater(t *testing.T) {
 	}{{nil, ""}, {store.ErrUnavailable, ""}, {errors.New("damaged"), "failed"}} {
 		updater.problem = tt.problem
 		answer, err := checkReadiness(t.Context(), app.ctx)
-		if err != nil || answer.Parts["clients and people"] != tt.want {
+		if err != nil || answer.Parts["clients and users"] != tt.want {
 			t.Errorf("%v: %+v, %v", tt.problem, answer, err)
 		}
 	}

@@ -99,7 +99,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			t.Error(err)
 		}
 		server.SetDown(false)
-		await(t, "the store is back", func() bool { return len(g.logged(`"the store is back"`)) > 0 })
+		await(t, "store available again", func() bool { return len(g.logged(`"store available again"`)) > 0 })
 		lines := g.logged(`"level":"error"`, "store is back", "other gateways are")
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, fhirbase.AuditLogger) })
 		if len(lines) != 2 {
@@ -141,7 +141,7 @@ func TestReady(t *testing.T) {
 		return answer.Parts["store"] == "unavailable"
 	})
 	status, answer := ready()
-	for _, problem := range []string{"store: store is unreachable", "revocations: no revocations of other gateways received for "} {
+	for _, problem := range []string{"store: store is unreachable", "revocations: no revocations received from other gateways for "} {
 		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
 			t.Errorf("problems %q, not %q", answer.Problems, problem)
 		}

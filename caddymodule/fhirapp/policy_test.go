@@ -85,7 +85,7 @@ func TestAccessIsAudited(t *testing.T) {
 func TestBearerOptionErrors(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ option, want string }{
-		"no type":                {"shared Gadget everyone", `"Gadget" is no resource type of FHIR R4`},
+		"no type":                {"shared Gadget everyone", `"Gadget" is not a resource type of FHIR R4`},
 		"no rule":                {"shared Device sometimes", `"sometimes" is no rule`},
 		"a type without patient": {"shared Location patient", "Location cannot have the rule patient"},
 		"a rule twice":           {"shared Device everyone\nshared Device closed", "duplicate rule for Device"},

@@ -39,7 +39,7 @@ func FuzzExpandQuery(f *testing.F) {
 				t.Fatalf("got %#v", err)
 			}
 			if w.Body.Len() > 0 || len(w.Header()) > 0 {
-				t.Fatal("wrote something besides returning an error")
+				t.Fatal("wrote something and returned an error")
 			}
 			return
 		}

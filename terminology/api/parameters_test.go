@@ -554,7 +554,7 @@ func TestFilterIsCheckedFirst(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
 		{"name":"filter","valueString":"`+strings.Repeat("x", 1001)+`"},{"name":"tx-resource","resource":{"resourceType":"ValueSet","compose":1}}]}`)
-	fixture.WantContains(t, w.Body.String(), "the filter may be at most 1000 bytes long")
+	fixture.WantContains(t, w.Body.String(), "the filter is longer than 1000 bytes")
 }
 
 // moreCodes is a supplement with an alternate code of a concept.

@@ -57,8 +57,8 @@ func TestRequestDefinitionsAreBounded(t *testing.T) {
 		{"as many versions of a code system as may be", bundle(100, version), ""},
 		{"versions of a code system", bundle(100+1, version), "more than 100 versions"},
 		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the maximum number of definitions; the Bundle counts too
-		{"definitions", bundle(10_000, empty), "more than 10000 definitions"},
-		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(10_000+1, empty) + `]}`, "more than 10000 definitions"},
+		{"definitions", bundle(10_000, empty), "the request contains more than 10000 definitions"},
+		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(10_000+1, empty) + `]}`, "the request contains more than 10000 definitions"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -155,7 +155,7 @@ func TestWatchEmptyFolder(t *testing.T) {
 		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
 			t.Errorf("all gone: got %+v", s)
 		}
-		fixture.WantContains(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
+		fixture.WantContains(t, w.log.take(), "ERROR", "no file matches any more", "stay in use")
 		w.write(t, "b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "b"))
 		w.ticks(1)
 		w.want(t, "http://x/b", "b")

@@ -211,7 +211,7 @@ func TestInstanceOfServer(t *testing.T) {
 				g := newSite(t, settings{all: true, off: off, fetched: fetchOptions(tt.fetched)}, storeWithOperations(s, tt.answers))
 				for range 3 { // computed, stored, served from the cache
 					if body := read(t, g.get("/fhir/R4/"+tt.path)); !strings.Contains(body, tt.want) {
-						t.Fatalf("got %s, want %s in it", body, tt.want)
+						t.Fatalf("got %s, want it to contain %s", body, tt.want)
 					}
 				}
 			})

@@ -500,7 +500,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"pushed request, twice", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x&request_uri=y"), false},
 		{"not pushed", "strict", authorize(url.Values{"client_id": {"strict"}}), false},
 		{"request object", "app", authorize(url.Values{"request": {"x.y.z"}}), false},
-		{"waits for approval", authorizetest.SelfRegisteredID, authorize(url.Values{"client_id": {authorizetest.SelfRegisteredID}}), false},
+		{"pending approval", authorizetest.SelfRegisteredID, authorize(url.Values{"client_id": {authorizetest.SelfRegisteredID}}), false},
 		{"posted, twice", "app", authorizetest.PostRequest("/oauth2/authorize", url.Values{"client_id": {"app"}, "scope": {"a", "b"}}), false},
 		{"posted with a query", "app", authorizetest.PostRequest("/oauth2/authorize?x=y", url.Values{"client_id": {"app"}}), false},
 

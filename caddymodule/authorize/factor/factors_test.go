@@ -252,7 +252,7 @@ func TestFactorFaults(t *testing.T) {
 			return err
 		}},
 		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *factorFixture) error { return w.RemoveApp(ctx, w.alice, proved) }},
-		"new recovery codes": {"Swap", "factors:", true, func(ctx context.Context, w *factorFixture) error {
+		"recovery codes regenerated": {"Swap", "factors:", true, func(ctx context.Context, w *factorFixture) error {
 			_, err := w.RenewRecoveryCodes(ctx, w.alice, proved)
 			return err
 		}},

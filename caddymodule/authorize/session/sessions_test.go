@@ -293,7 +293,7 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 		c.Durable = durable
 		c.Clients[0].BackchannelLogoutURI = d.party.URI
 		c.Audit = func(_ context.Context, e audit.Event) {
-			if e.Kind == audit.KindSignOut && e.Err == nil && e.Reason != "the client was told" {
+			if e.Kind == audit.KindSignOut && e.Err == nil && e.Reason != "back-channel logout delivered" {
 				d.ends = append(d.ends, e)
 			}
 		}

@@ -474,7 +474,7 @@ func TestFactorIsNotOutrun(t *testing.T) {
 		{"a passkey, after an app", passkey, byApp},
 		{"a passkey, after a passkey", passkey, byPasskey},
 		{"an app, after a passkey", app, byPasskey},
-		{"new recovery codes", button("renew_recovery"), byApp},
+		{"recovery codes regenerated", button("renew_recovery"), byApp},
 		{"the app removed", button("remove_app"), byApp},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -52,11 +52,11 @@ type Store interface {
 
 // Errors of a [Store].
 var (
-	ErrNotFound = errors.New("entry not found in the store")               // or expired
+	ErrNotFound = errors.New("entry not found in the store")                // or expired
 	ErrExists   = errors.New("entry already exists in the store")           // returned by Add
 	ErrChanged  = errors.New("entry was changed concurrently in the store") // returned by Swap
-	ErrFull     = error(outageError("store is full"))      // returned by Put, Add and Append
-	ErrTooLong  = errors.New("entry exceeds its maximum length")         // returned by Append
+	ErrFull     = error(outageError("store is full"))                       // returned by Put, Add and Append
+	ErrTooLong  = errors.New("entry exceeds its maximum length")            // returned by Append
 
 	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed nevertheless.
 	ErrUnavailable = error(outageError("store is unreachable"))

@@ -71,7 +71,7 @@ func TestConfigure(t *testing.T) {
 				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{MatchBy: "any", Scopes: []string{tt.given}}},
 			}
 			err := (&AdminPage{Scope: tt.scope}).Configure(new(fhirapp.App), &c)
-			if warned := strings.Contains(text.String(), "nobody can open the admin_page"); warned != tt.warns || (err != nil) != tt.fails {
+			if warned := strings.Contains(text.String(), "admin_page has no administrators"); warned != tt.warns || (err != nil) != tt.fails {
 				t.Errorf("%q, %v", text.String(), err)
 			}
 		})

@@ -174,7 +174,7 @@ func TestStoreCopyWhileRunning(t *testing.T) {
 	s := newStoreSite(t)
 	s.inFile(func(f *boltstore.Store) {
 		s.put(f, "refresh:1", "v")
-		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "a gateway may still be using the store") {
+		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "opening the durable store, which a running gateway may use") {
 			t.Error(err)
 		}
 	})

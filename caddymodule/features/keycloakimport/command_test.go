@@ -177,7 +177,7 @@ func TestConvertKeycloakUsers(t *testing.T) {
 		{"a directory", "", ada(`"federationLink": "1", `), "", "directory"},
 		{"an attribute", "", ada(`"attributes": {"department": ["icu"], "fhirUser": ["Practitioner/ada"]}, `), "ada", "user ada: attribute omitted: department"},
 		{"roles", "", ada(`"realmRoles": ["default-roles-r", "physician"], "clientRoles": {"ehr": ["admin"], "account": ["manage-account"]}, `), "ada", "user ada: roles omitted: physician, ehr/admin"},
-		{"roles of a group", `"groups": [{"path": "/a", "subGroups": [{"path": "/a/b", "realmRoles": ["physician"]}]}], `, ada(""), "ada", "roles of the group /a/b omitted: physician"},
+		{"roles of a group", `"groups": [{"path": "/a", "subGroups": [{"path": "/a/b", "realmRoles": ["physician"]}]}], `, ada(""), "ada", "roles of group /a/b omitted: physician"},
 		{"the name of a client", `"clients": [{"clientId": "ada", "publicClient": true, "redirectUris": ["https://app.example/cb"]}], `, ada(""), "", "a client has this name"},
 		{"the name of a client that is omitted", `"clients": [{"clientId": "ada", "protocol": "saml"}], `, ada(""), "ada", "client ada: its protocol is saml"},
 		{"a name twice", "", ada("") + ", " + ada(""), "ada", "another user has this name"},
@@ -212,12 +212,12 @@ func TestConvertKeycloakRealm(t *testing.T) {
 			{"alias": "2", "authenticationExecutions": [{"authenticator": "conditional-user-configured", "requirement": "REQUIRED"}, {"authenticator": "auth-otp-form", "requirement": "ALTERNATIVE"}]}], `
 	)
 	for _, tt := range []struct{ name, realm, want, summary string }{
-		{"lifetimes", `"accessTokenLifespan": 300, "ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 36000, `, "access_token_lifetime 5m0s\n\t\tsession_lifetime 10h0m0s\n", "refresh_token_lifetime is this server's default"},
+		{"lifetimes", `"accessTokenLifespan": 300, "ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 36000, `, "access_token_lifetime 5m0s\n\t\tsession_lifetime 10h0m0s\n", "refresh_token_lifetime has this server's default"},
 		{"an idle timeout", `"ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 1800, `, "session_lifetime 10h0m0s\n\t\tsession_idle 30m0s\n", ""},
 		{"offline access", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 864000, "offlineSessionIdleTimeout": 86400, `, "refresh_token_lifetime 240h0m0s\n\t\trefresh_token_idle_lifetime 24h0m0s\n", ""},
 		{"an idle timeout beyond the lifetime", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 86400, "offlineSessionIdleTimeout": 864000, `, "refresh_token_idle_lifetime 24h0m0s\n", "shorter than the 240h0m0s"},
 		{"lifetimes beyond the maximum", `"accessTokenLifespan": 864000, `, "access_token_lifetime 24h0m0s\n", "access_token_lifetime is 24h0m0s"},
-		{"an unlimited lifetime", `"accessTokenLifespan": -1, `, "", "access_token_lifetime is this server's default"},
+		{"an unlimited lifetime", `"accessTokenLifespan": -1, `, "", "access_token_lifetime has this server's default"},
 		{"a scope by role", gate, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted: it depends on a role"},
 		{"a scope by everybody's role", gate + roles, "\t\t\tscope offline_access patient/*.rs\n", ""},
 		{"a scope by a role that somebody lacks", gate + roles + `"users": [{"username": "ada"}], `, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted"},

@@ -42,8 +42,8 @@ func TestConvertParts(t *testing.T) {
 		return `{"clients": [{"clientId": "app", "redirectUris": ["https://app.example/cb"], ` + members + `}]}`
 	}
 	tests := []struct{ name, realm, want string }{
-		{"argon2i", `{"users": [{"username": "ada", "credentials": [` + strings.Replace(password, `\"id\"`, `\"i\"`, 1) + `]}]}`, "ada: their password's hash is argon2, not argon2id"},
-		{"a password that cannot be read", `{"users": [{"username": "ada", "credentials": [{"type": "password"}]}]}`, "ada: their password's hash cannot be read"},
+		{"argon2i", `{"users": [{"username": "ada", "credentials": [` + strings.Replace(password, `\"id\"`, `\"i\"`, 1) + `]}]}`, "ada: the password hash is argon2, not argon2id"},
+		{"a password that cannot be read", `{"users": [{"username": "ada", "credentials": [{"type": "password"}]}]}`, "ada: reading the password hash"},
 		{"a person of another provider", `{"users": [{"username": "ada", "federatedIdentities": [{"identityProvider": "national"}]}]}`, "ada: they sign in by national"},
 		{"a name with a placeholder", `{"users": [{"username": "{env.HOME}", "credentials": [` + password + `]}]}`, "the name is empty or contains braces"},
 		{"a name in several words", `{"users": [{"username": "ada # b", "credentials": [` + password + `]}]}`, `user "ada # b" {`},
@@ -67,7 +67,7 @@ func TestConvertParts(t *testing.T) {
 		{"consent", app(`"publicClient": true, "consentRequired": true`), "consent required\n"},
 		{"the implicit flow", app(`"publicClient": true, "implicitFlowEnabled": true`), "the implicit flow is off"},
 		{"SMART scopes", app(`"publicClient": true, "optionalClientScopes": ["launch/patient", "patient/Observation.rs", "vendor"]`), "scope vendor omitted"},
-		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "the realm has none\n\t}\n"},
+		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "the realm does not set it\n\t}\n"},
 		{"a quote after a backslash", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\\\" x"]}, "credentials": [` + password + `]}]}`, "phone `1\\\" x`\n"},
 		{"lines in a value", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\ngroup admins"]}, "credentials": [` + password + `]}]}`, "phone omitted"},
 		{"a group with a wide space", `{"users": [{"username": "ada", "groups": ["/a\u00a0b"], "credentials": [` + password + `]}]}`, "group \"a\u00a0b\"\n"},

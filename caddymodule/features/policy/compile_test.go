@@ -42,7 +42,7 @@ func TestCompileErrors(t *testing.T) {
 		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", errInvalidRule},
 		{"a name with a space", Rule{Effect: rule.Deny, Name: "a b", Expression: "true"}, "the name may have", errInvalidRule},
 		{"a long name", Rule{Effect: rule.Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", errInvalidRule},
-		{"the name of another", Rule{Effect: rule.Deny, Name: "first", Expression: "true"}, "another has this name", errInvalidRule},
+		{"the name of another", Rule{Effect: rule.Deny, Name: "first", Expression: "true"}, "another rule has this name", errInvalidRule},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

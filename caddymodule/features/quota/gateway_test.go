@@ -131,7 +131,7 @@ func TestQuotaOfRequests(t *testing.T) {
 			t.Errorf("%s: %s, %s, Retry-After %s", by, policy, field, h.Get("Retry-After"))
 		}
 		outcome := g.DecodeOutcome(last)
-		if outcome.Code != "throttled" || !strings.HasPrefix(outcome.Diagnostics, "The quota some-"+by+" of this "+by+" is used up. Try again in 3") {
+		if outcome.Code != "throttled" || !strings.HasPrefix(outcome.Diagnostics, "The quota some-"+by+" of this "+by+" is exceeded. Try again in 3") {
 			t.Errorf("%s: %+v", by, outcome)
 		}
 		after := g.series()

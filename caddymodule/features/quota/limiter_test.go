@@ -81,7 +81,7 @@ func TestFields(t *testing.T) {
 		check(h, `"apps";r=2;t=61`, `"bursts";r=0;t=3`)
 		h, refusal := take(Request)
 		check(h, `"apps";r=1;t=61`, `"bursts";r=0;t=3`, "3")
-		if refusal == nil || !refusal.FirstInInterval || refusal.Diagnostics() != `The quota bursts of this client is used up. Try again in 3 s.` {
+		if refusal == nil || !refusal.FirstInInterval || refusal.Diagnostics() != `The quota bursts of this client is exceeded. Try again in 3 s.` {
 			t.Errorf("%+v", refusal)
 		}
 		if _, again := take(Request); again == nil || again.FirstInInterval {

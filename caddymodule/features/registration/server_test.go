@@ -266,8 +266,8 @@ func TestRefusalsNameClient(t *testing.T) {
 		"update by another token":     metadataRequest(b, http.MethodPut, newcomer.URI, "x", struct{}{}),
 		"removal by another token":    metadataRequest(b, http.MethodDelete, newcomer.URI, "x", nil),
 		"update that is refused":      metadataRequest(b, http.MethodPut, newcomer.URI, newcomer.AccessToken, struct{}{}),
-		"waits for approval":          httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+authorization.Encode(), nil),
-		"pushed, waits for approval ": authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})),
+		"pending approval":          httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+authorization.Encode(), nil),
+		"pushed, pending approval ": authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})),
 	} {
 		events = nil
 		response := b.Send(r)

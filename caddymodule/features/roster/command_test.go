@@ -48,18 +48,18 @@ func TestCommands(t *testing.T) {
 	}{
 		{
 			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z"},{"name":"b","from":"registration","waits":true}]`,
-			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  in force\nb     registration              waits for approval\n",
+			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  in force\nb     registration              pending approval\n",
 		},
 		{
 			[]string{"fhir-client", "add", "a/b", "--secret", "name A"}, `POST /fhir/clients?secret=new {"id":"a/b","name":"A"}`, `{"name":"a/b","client_secret":"xyz"}`,
-			"Added a/b.\nIts secret, which is not shown again: xyz\n",
+			"Added a/b.\nSecret (not shown again): xyz\n",
 		},
 		{[]string{"fhir-client", "edit", "a/b", "name A"}, `PATCH /fhir/clients/a%2Fb {"id":"a/b","name":"A"}`, `{"name":"a/b"}`, "Changed a/b.\n"},
 		{[]string{"fhir-client", "edit", "a", "--patch", `{"scopes":null}`}, `PATCH /fhir/clients/a {"scopes":null}`, `{"name":"a"}`, "Changed a.\n"},
 		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
-		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nIts secret, which is not shown again: xyz\n"},
+		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nSecret (not shown again): xyz\n"},
 		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
-		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "In the store are now: clients 1, people 2.\n"},
+		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "The store now contains 1 clients and 2 users.\n"},
 		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
 		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users {"name":"wendy","groups":["nurses"]}`, `{"name":"wendy"}`, "Added wendy.\n"},
 	} {

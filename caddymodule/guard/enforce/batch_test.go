@@ -258,7 +258,7 @@ func TestBundleRefused(t *testing.T) {
 		{"a url that is no string", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":1}}]}`, 400},
 		{"more behind it", `{"resourceType":"Bundle","type":"batch"}{}`, 400},
 		{"deep nesting", `{"resourceType":"Bundle","type":"batch","entry":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, 400},
-		{"too many entries", `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Join(many, ",") + `]}`, 413},
+		{"too many entries in the Bundle", `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Join(many, ",") + `]}`, 413},
 		{"no entries", `{"resourceType":"Bundle","type":"batch"}`, 200},
 	} {
 		for _, holder := range []access.Holder{patientA, clinician} {
@@ -439,7 +439,7 @@ func TestTransactionRevealsNothing(t *testing.T) {
 			body, _ := io.ReadAll(newGateway(t, records...).submit(patientA, "transaction", bundleEntry(method, "Observation/"+id)).Body)
 			texts = append(texts, string(body))
 		}
-		if texts[0] != texts[1] || !strings.HasPrefix(texts[0], "Nothing was done, because of Bundle.entry[0]: ") {
+		if texts[0] != texts[1] || !strings.HasPrefix(texts[0], "The transaction was rejected because of Bundle.entry[0]: ") {
 			t.Errorf("%s: %q", method, texts)
 		}
 	}

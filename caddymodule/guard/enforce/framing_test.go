@@ -358,7 +358,7 @@ func TestLateFailure(t *testing.T) {
 		if err == nil {
 			t.Errorf("HTTP/2 %t: status %d, %d bytes as if complete", http2, response.StatusCode, len(text))
 		}
-		if err := <-decided; err == nil || !strings.Contains(log.String(), "response aborted") {
+		if err := <-decided; err == nil || !strings.Contains(log.String(), "incomplete response aborted") {
 			t.Errorf("HTTP/2 %t: decided %v, logged %s", http2, err, &log)
 		}
 	}

@@ -345,7 +345,7 @@ func TestOperationParameters(t *testing.T) {
 		{"allowed", `{"resourceType":"Parameters","parameter":[{"name":"start","valueDate":"2020-01-01"},{"name":"_count","valueInteger":5}]}`, 200, "start=2020-01-01&_count=5"},
 		{"not allowed", `{"resourceType":"Parameters","parameter":[{"name":"_filter","valueString":"a"}]}`, 403, "-"},
 		{"two values", `{"resourceType":"Parameters","parameter":[{"name":"start","valueDate":"2020-01-01","valueString":"a"}]}`, 400, "-"},
-		{"no primitive value", `{"resourceType":"Parameters","parameter":[{"name":"start","valuePeriod":{}}]}`, 400, "-"},
+		{"value is not primitive", `{"resourceType":"Parameters","parameter":[{"name":"start","valuePeriod":{}}]}`, 400, "-"},
 		{"a resource", `{"resourceType":"Parameters","parameter":[{"name":"start","resource":{"resourceType":"Patient"}}]}`, 400, "-"},
 		{"no Parameters", `{"resourceType":"Patient"}`, 400, "-"},
 		{"no JSON", `<Parameters/>`, 400, "-"},

@@ -229,7 +229,7 @@ func TestPoliciesText(t *testing.T) {
 		said, _ := io.ReadAll(g.get(reader, target).Body)
 		return string(said)
 	}
-	if got := text("Device/a1"); got != "The rule 2 of this server does not allow this." {
+	if got := text("Device/a1"); got != "Denied by the access rule 2 of this server." {
 		t.Errorf("denied: %q", got)
 	}
 	if withheld, missing := text("Patient/b"), text("Patient/none"); withheld != missing {

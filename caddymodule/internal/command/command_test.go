@@ -45,14 +45,14 @@ func TestCommands(t *testing.T) {
 		answer, prints string
 	}{
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
-		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n"},
-		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Ended: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
+		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. Refresh tokens with offline_access remain valid; revoke them with fhir-grants revoke.\n"},
+		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Revoked: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nEnded: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person can get this sub in five minutes, unless its current owner signs in before then.\n"},
 		{
 			[]string{"fhir-grants", "revoke", "--users", "-", "--client", "c"}, "DELETE /fhir/grants?client_id=c&users=hospital%3A1&users=u", `{"people":[{"user":"hospital:1","person":"hospital:1, sub x","sessions":1,"status":200},{"user":"u","status":200}],"failed":0}`,
 			"hospital:1: ended sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: ended sessions 0, refresh tokens 0, consents 0 ()\nPeople: 2.\n",
 		},
-		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u, and ended sessions: 2.\n"},
+		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u. Ended sessions: 2.\n"},
 		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
 		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
 		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        INTERACTION  REASON\n2026-01-02 03:04:05  token  invalid_grant               used\n"},

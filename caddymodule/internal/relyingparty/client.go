@@ -325,15 +325,15 @@ func errorCode(code string) string {
 
 // The causes of failures without a kind, for logs and tests.
 var (
-	ErrRedirect    = errors.New("unexpected redirect")      // rejected, because a redirect would choose the next request
-	ErrTooLarge    = errors.New("response too large")              // above 1 MiB
-	ErrStatus      = errors.New("unexpected HTTP status") // from the discovery, keys or userinfo endpoint
-	ErrMetadata    = errors.New("invalid provider metadata")    // e.g. from another issuer
-	ErrKeys        = errors.New("invalid key set")              // not a JWK Set
-	ErrUnknownKey  = errors.New("unknown signing key")                   // no key has this kid
-	ErrSignature   = errors.New("invalid signature")               // or an unsupported algorithm, or not a JWS
-	ErrCallback    = errors.New("invalid authorization response")  // e.g. from another issuer (RFC 9207 §2.4)
-	ErrIDToken     = errors.New("invalid ID token")              // missing, or invalid by OpenID Connect Core §3.1.3.7
-	ErrLogoutToken = errors.New("invalid logout token")          // see OpenID Connect Back-Channel Logout 1.0 §2.6
-	ErrUserInfo    = errors.New("invalid userinfo")              // e.g. about another person (OpenID Connect Core §5.3.2)
+	ErrRedirect    = errors.New("unexpected redirect")            // rejected, because a redirect would choose the next request
+	ErrTooLarge    = errors.New("response too large")             // above 1 MiB
+	ErrStatus      = errors.New("unexpected HTTP status")         // from the discovery, keys or userinfo endpoint
+	ErrMetadata    = errors.New("invalid provider metadata")      // e.g. from another issuer
+	ErrKeys        = errors.New("invalid key set")                // not a JWK Set
+	ErrUnknownKey  = errors.New("unknown signing key")            // no key has this kid
+	ErrSignature   = errors.New("invalid signature")              // or an unsupported algorithm, or not a JWS
+	ErrCallback    = errors.New("invalid authorization response") // e.g. from another issuer (RFC 9207 §2.4)
+	ErrIDToken     = errors.New("invalid ID token")               // missing, or invalid by OpenID Connect Core §3.1.3.7
+	ErrLogoutToken = errors.New("invalid logout token")           // see OpenID Connect Back-Channel Logout 1.0 §2.6
+	ErrUserInfo    = errors.New("invalid userinfo")               // e.g. about another person (OpenID Connect Core §5.3.2)
 )

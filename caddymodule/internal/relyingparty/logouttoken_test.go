@@ -65,7 +65,7 @@ func TestLogoutToken(t *testing.T) {
 		{"iat to come", claim("iat", claimTime(2*time.Minute)), false},
 		{"no iat", claim("iat", nil), false},
 		{"no jti", claim("jti", nil), false},
-		{"neither sub nor sid", claim("sub", nil), false},
+		{"sub and sid are missing", claim("sub", nil), false},
 		{"sub in another spelling", both(claim("sub", nil), claim("ſub", providertest.Alice.Subject), claim("sid", "s")), false},
 		{"sid too long", claim("sid", strings.Repeat("x", 256)), false},
 		{"sid a number", claim("sid", 42), false},

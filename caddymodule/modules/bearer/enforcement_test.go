@@ -68,9 +68,9 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 		enforcement Enforcement
 		want        string
 	}{
-		"file":           {Enforcement{SearchParameterFiles: []string{file}}, "http://x/odd: odd of Patient: unsupported FHIRPath expression: it has the function resolve()"},
+		"file":           {Enforcement{SearchParameterFiles: []string{file}}, "http://x/odd: odd of Patient: unsupported FHIRPath expression: unsupported function resolve()"},
 		"no file":        {Enforcement{SearchParameterFiles: []string{"../../fhirapp/testdata/none*.json"}}, "search_parameters ../../fhirapp/testdata/none*.json: file does not exist"},
-		"no such format": {Enforcement{SearchParameterFiles: []string{"doc.go"}}, "none of .json, .tgz"},
+		"no such format": {Enforcement{SearchParameterFiles: []string{"doc.go"}}, "unsupported file extension: use .json or .tgz"},
 		"no JSON":        {Enforcement{SearchParameterFiles: []string{damaged}}, "gzip"},
 		"package":        {Enforcement{SearchParameterFiles: []string{packageWith(t, "package", odd)}}, ""},
 		"an example":     {Enforcement{SearchParameterFiles: []string{packageWith(t, "package/example", odd)}}, ""},

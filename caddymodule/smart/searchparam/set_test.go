@@ -65,7 +65,7 @@ func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	const path = "Patient.name.given"
 	for _, tt := range []struct{ name, base, code, kind, expression, want string }{
-		{"function", "Patient", "own", "string", "Patient.name.first().given", "it has the function first()"},
+		{"function", "Patient", "own", "string", "Patient.name.first().given", "unsupported function first()"},
 		{"condition", "Patient", "own", "token", "Patient.deceased.exists() and Patient.deceased != false", "!"},
 		{"other resource", "Patient", "own", "string", "Patient.managingOrganization.resolve().name", "resolve()"},
 		{"behind a reference", "Patient", "own", "token", "Patient.generalPractitioner.where(resolve() is Practitioner).id", "another resource"},
@@ -90,7 +90,7 @@ func TestSetRefuses(t *testing.T) {
 		{"too long", "Patient", "own", "string", path + strings.Repeat(" ", maxExpression), "bytes"},
 		{"too many types", "Patient", "own", "token", "Patient.extension.value.extension.value.extension.value.code", "too many"},
 		{"composite", "Patient", "own", "composite", path, "leads to nothing"},
-		{"no kind", "Patient", "own", "text", path, "its type is one of"},
+		{"no kind", "Patient", "own", "text", path, "type must be one of"},
 		{"no name", "Patient", "", "string", path, "its name has"},
 		{"a result parameter", "Patient", "_filter", "string", path, "its name has"},
 		{"a chain", "Patient", "a.b", "string", path, "its name has"},

@@ -28,7 +28,7 @@ func TestTags(t *testing.T) {
 		"de-Qaaa": "German (Private use Qaaa)", "sr-Latn-QM": "Serbian (Latin, Private use QM)", "sr-Qaaa-RS": "Serbian (Private use Qaaa, Serbia)",
 		"en-US-u-islamcal": "English (United States, u-islamcal)", "zh-CN-a-myext-x-private": "Chinese (China, a-myext, x-private)",
 		"en-a-myext-b-another": "English (a-myext, b-another)",
-		"de-419-DE":            `!at column 8: the region "DE" may not follow the region "419"`,
+		"de-419-DE":            `!at column 8: the region "DE" must not follow the region "419"`,
 		"a-DE":                 `!at column 1: the language "a" is not registered`,
 		"ar-a-aaa-b-bbb-a-ccc": `!at column 16: the extension "a" is there twice`,
 
@@ -47,8 +47,8 @@ func TestTags(t *testing.T) {
 		"root": `!at column 1: the language "root" is not registered`, "de-12": `!at column 4: the region "12" is not registered`,
 		"de-abcdefghi": `!at column 4: the subtag "abcdefghi" is longer than 8 characters`, "de-u": `!at column 4: the extension "u" is empty`,
 		"x": `!at column 1: the private-use "x" is empty`, "de-u-x-a": `!at column 4: the extension "u" is empty`,
-		"de-yue": `!at column 4: the ext-lang "yue" follows the language "zh" only`, "de-DE-Latn": `!at column 7: the script "Latn" may not follow the region "DE"`,
-		"zh-cmn-yue": `!at column 8: the ext-lang "yue" may not follow the ext-lang "cmn"`, "de-1901-1901": `!at column 9: the variant "1901" is there twice`,
+		"de-yue": `!at column 4: the ext-lang "yue" is valid only after the language "zh"`, "de-DE-Latn": `!at column 7: the script "Latn" must not follow the region "DE"`,
+		"zh-cmn-yue": `!at column 8: the ext-lang "yue" must not follow the ext-lang "cmn"`, "de-1901-1901": `!at column 9: the variant "1901" is there twice`,
 		"de-1901-1996-1901": `!at column 14: the variant "1901" is there twice`, "de-a-xx-A-yy": `!at column 9: the extension "a" is there twice`,
 		"i-none": `!at column 1: the language "i" is not registered`, "de-" + strings.Repeat("x", 200): `!at column 129: the tag is longer than 128 characters`,
 		strings.Repeat("a-", 5000): `!at column 129: the tag is longer than 128 characters`, "de-\x00": `!at column 4: unexpected '\x00'`,
@@ -96,11 +96,11 @@ func TestCanonical(t *testing.T) {
 func TestValues(t *testing.T) {
 	for code, want := range map[string]string{
 		"zh-yue-Hant-HK-u-CO-phonebk-x-a-b": "language=zh ext-lang=yue script=Hant region=HK extension=u-co-phonebk private-use=x-a-b canonical=yue-Hant-HK-u-co-phonebk-x-a-b",
-		"en-Latn-US":                        `language=en script=Latn region=US canonical=en-Latn-US comment=the script "Latn" goes without saying for the language "en"`,
-		"de-rozaj-biske": `language=de variant=rozaj variant=biske canonical=de-rozaj-biske comment=the variant "rozaj" is meant for sl ` +
-			`comment=the variant "biske" is meant for sl-rozaj`,
+		"en-Latn-US":                        `language=en script=Latn region=US canonical=en-Latn-US comment=the script "Latn" is redundant for the language "en"`,
+		"de-rozaj-biske": `language=de variant=rozaj variant=biske canonical=de-rozaj-biske comment=the variant "rozaj" is registered for sl ` +
+			`comment=the variant "biske" is registered for sl-rozaj`,
 		"sl-Latn-IT-rozaj-biske-1994": `language=sl script=Latn region=IT variant=rozaj variant=biske variant=1994 canonical=sl-Latn-IT-rozaj-biske-1994 ` +
-			`comment=the script "Latn" goes without saying for the language "sl"`,
+			`comment=the script "Latn" is redundant for the language "sl"`,
 		"i-default": "canonical=i-default", "de-fonipa": "language=de variant=fonipa canonical=de-fonipa", "x-a": "private-use=x-a canonical=x-a",
 	} {
 		c, _ := source.System.Locate([]byte(code))

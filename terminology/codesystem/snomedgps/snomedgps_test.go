@@ -14,7 +14,7 @@ func TestSource(t *testing.T) {
 	terminologytest.WantCode(t, "http://snomed.info/sct", "gps-20200930", "73211009", "Diabetes mellitus (disorder)", "138875005")
 	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009": {"SNOMED CT Global Patient Set", "gps-20200930"},
-		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":            {"is not here but for the SNOMED CT Global Patient Set"},
+		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":            {"is loaded; the built-in SNOMED CT Global Patient Set"},
 	})
 	terminologytest.WantMissing(t, map[string]bool{
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009":     true,

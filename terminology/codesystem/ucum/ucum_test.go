@@ -18,12 +18,12 @@ func TestRefusal(t *testing.T) {
 		"m+": "unexpected end at character 3", "{a{b}}": "unexpected '{' at character 3", "{a}m": "unexpected 'm' at character 4", "mg dL": "unexpected ' ' at character 3",
 		"mg/kgg": `the unit 'kgg' is unknown at character 4`, "kmin": `the unit 'kmin' is unknown at character 1`, "MIN": `the unit 'MIN' is unknown at character 1`,
 		"kkg": `the unit 'kkg' is unknown at character 1`, "m^2": `the unit 'm^' is unknown at character 1`, "1.[foo]": `the unit '[foo]' is unknown at character 3`,
-		"(m": "nothing closes '(' at character 1", "m{a": "nothing closes '{' at character 2", "m[iU": "nothing closes '[' at character 2",
+		"(m": "unclosed '(' at character 1", "m{a": "unclosed '{' at character 2", "m[iU": "unclosed '[' at character 2",
 		"00": "the number at character 1 is not positive", "m/0": "the number at character 3 is not positive",
-		"m999": "", "m-1000": "the exponent at character 2 is beyond 999", "b499": "", "b-500": "the exponent of m in the canonical form is beyond 999", "m999.m999/m999": "", "m" + strings.Repeat("9", 250): "the exponent at character 2 is beyond 999",
-		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at character 17",
+		"m999": "", "m-1000": "the exponent at character 2 exceeds 999", "b499": "", "b-500": "the exponent of m in the canonical form exceeds 999", "m999.m999/m999": "", "m" + strings.Repeat("9", 250): "the exponent at character 2 exceeds 999",
+		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 nested parentheses at character 17",
 		strings.Repeat("(m).", 20) + "m":      "",
-		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "longer than 256 bytes",
+		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "the expression is longer than 256 bytes",
 		"kg": "", "{a}{b}": "", "U/(10.g){feces}": "", "/[pi]": "",
 	} {
 		if want != "" {
@@ -121,7 +121,7 @@ func TestFilters(t *testing.T) {
 	if _, err := (system{}).FilterValue(propertyCanonical, "mg/"); err == nil {
 		t.Error("mg/ is no unit")
 	}
-	const measured = "base units measure electric charge, length, luminous intensity, mass, plane angle, temperature, time"
+	const measured = "not the quantity of a base unit; those are electric charge, length, luminous intensity, mass, plane angle, temperature, time"
 	if _, err := (system{}).FilterValue(propertyProperty, "Length"); err == nil || err.Error() != measured {
 		t.Errorf("Length: got %v", err)
 	}

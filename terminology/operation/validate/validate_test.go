@@ -681,7 +681,7 @@ func TestListedUnchecked(t *testing.T) {
 	}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/gone&system=http://x/none&code=a", "")
 	fixture.WantContains(t, w.Body.String(), `{"name":"display","valueString":"Alpha"}`,
-		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set lists, cannot be checked"`)
+		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set enumerates, cannot be checked"`)
 }
 
 // If an enumerated code cannot be checked because its code system is missing, other servers are called first. The local
