@@ -159,7 +159,7 @@ type endedSessionsResponse struct {
 }
 
 func newEndedSessions(n int) endedSessionsResponse {
-	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath + ""}
+	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath}
 }
 
 // endSession ends the session in the path, if it exists.

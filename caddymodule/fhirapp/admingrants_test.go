@@ -180,7 +180,7 @@ func TestAdminSessionsListRemainingTokens(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(w.Body.Bytes(), &ended)
 		}
-		const want = "refresh tokens with offline_access and their access tokens; revoke these with DELETE /fhir/grants ends these too"
+		const want = "refresh tokens with offline_access and their access tokens; revoke these with DELETE /fhir/grants"
 		if err != nil || ended.RemainingAccess != want {
 			t.Errorf("%s: %v %+v", target, err, ended)
 		}

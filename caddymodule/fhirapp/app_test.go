@@ -96,7 +96,7 @@ func TestAppRefused(t *testing.T) {
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
 		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
-		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client alice is already the name of a user"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client_id alice is already the name of a user"},
 		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Clients: []Client{{Settings: client.Settings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
 		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
@@ -105,7 +105,7 @@ func TestAppRefused(t *testing.T) {
 		{"a store key that is too short", App{StoreKeys: []string{"{env.SHORT_KEY}"}}, "openssl rand -base64 32"},
 		{"a store key that is not set", App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
 		{"a previous store key that is too short", App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
-		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, StoreRaw: json.RawMessage(`{"store":"memory"}`)}, "lost in a restart"},
+		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, StoreRaw: json.RawMessage(`{"store":"memory"}`)}, "lost on a restart"},
 		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag applies only to a shared store"},
 		{"a lag that is too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
 		{"a lag that is too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
@@ -115,8 +115,8 @@ func TestAppRefused(t *testing.T) {
 		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
 		{"Google", App{IdentityProviders: provider("google")}, ""},
 		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
-		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
-		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
+		{"Google by another name", App{IdentityProviders: provider("Google")}, `invalid value "Google": use one of`},
+		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `invalid value "saml": use one of`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -155,35 +155,35 @@ func TestCheckSites(t *testing.T) {
 		{"shorthand matcher", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nrespond 404", nil},
 		{"site of many hosts", "https://a.example", "https://*.example", guardedAPI, nil},
 		{"site of any host", "https://a.example", "https://", guardedAPI, nil},
-		{"behind a proxy that is not trusted", "https://a.example", "http://a.example:8080", guardedAPI, []string{"Caddyfile:10 (a.example): the issuer is https://a.example, but this site serves plain HTTP and trusts no proxy"}},
+		{"behind a proxy that is not trusted", "https://a.example", "http://a.example:8080", guardedAPI, []string{"Caddyfile:10 (a.example): nobody can sign in: the issuer is https://a.example, but this site serves plain HTTP and trusts no proxy"}},
 		{"prefix that is stripped", here, here, "fhir_authorize\nhandle_path /hapi/* {\n\tfhir_bearer\n\trespond ok\n}", nil},
 		{"whole site guarded, default elsewhere", here, here, guardedAPI + "\nhandle {\n\trespond 404\n}", nil},
 		{"issuer without the port", "https://localhost", here, guardedAPI, []string{"issuer https://localhost is not the address"}},
 		{"issuer of another host", "https://a.example", "https://b.example", guardedAPI, []string{"issuer https://a.example is not the address of a site with fhir_authorize (found at Caddyfile:10 (b.example)"}},
 		{"no fhir_authorize", here, here, "fhir_bearer\nrespond 404", []string{"no site has fhir_authorize"}},
-		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands at /fhir/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
-		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand stands at /api/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
-		{"fhir_authorize within what is guarded", here, here, "fhir_bearer\nhandle {\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
-		{"fhir_authorize after the guard in a route", here, here, "route {\n\tfhir_bearer\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
-		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
-		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
-		{"guard after what answers", here, here, "route {\n\tfhir_authorize\n\trespond ok\n\tfhir_bearer\n}", []string{"Caddyfile:13 (localhost): fhir_bearer is never asked"}},
-		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
-		{"fhir_expand before the guard", here, here, "fhir_authorize\nroute {\n\tfhir_expand\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_expand stands before fhir_bearer, and answers without a token"}},
+		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer has the matcher /fhir/*, but the FHIR base is /fhir/R4; set fhir_base in the global option fhir or in fhir_bearer"}},
+		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand has the matcher /api/*, but the FHIR base is /fhir/R4; set fhir_base in the global option fhir or in fhir_expand"}},
+		{"fhir_authorize within what is guarded", here, here, "fhir_bearer\nhandle {\n\tfhir_authorize\n}", []string{"fhir_bearer precedes fhir_authorize"}},
+		{"fhir_authorize after the guard in a route", here, here, "route {\n\tfhir_bearer\n\tfhir_authorize\n}", []string{"fhir_bearer precedes fhir_authorize"}},
+		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never reached", "reverse_proxy to 127.0.0.1:1 serves requests below"}},
+		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never reached"}},
+		{"guard after what answers", here, here, "route {\n\tfhir_authorize\n\trespond ok\n\tfhir_bearer\n}", []string{"Caddyfile:13 (localhost): fhir_bearer is never reached"}},
+		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never reached", "reverse_proxy to 127.0.0.1:1 serves requests below"}},
+		{"fhir_expand before the guard", here, here, "fhir_authorize\nroute {\n\tfhir_expand\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_expand precedes fhir_bearer and responds without a token"}},
 		{"fhir_expand before the guard of something else", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_expand\n}\nhandle /fhir/R4* {\n\tfhir_bearer\n}", nil},
-		{"base that is stripped", here, here, "fhir_authorize\nhandle_path /fhir/R4/* {\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_bearer never matches because handle_path or uri strips /fhir/R4 off"}},
-		{"base that uri strips", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\troute {\n\t\turi strip_prefix /fhir\n\t\tfhir_bearer\n\t}\n}", []string{"take /fhir off the path"}},
-		{"the API by another way without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:1\n}", []string{"localhost: reverse_proxy forwards to 127.0.0.1:1 without fhir_bearer before it"}},
-		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"the matcher of fhir_bearer leaves out /fhir/R4 itself", "reverse_proxy forwards to 127.0.0.1:1 without fhir_bearer"}},
+		{"base that is stripped", here, here, "fhir_authorize\nhandle_path /fhir/R4/* {\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_bearer never matches because handle_path or uri strips /fhir/R4, which is part of the FHIR base"}},
+		{"base that uri strips", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\troute {\n\t\turi strip_prefix /fhir\n\t\tfhir_bearer\n\t}\n}", []string{"strips /fhir, which is part of the FHIR base"}},
+		{"the API by another way without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:1\n}", []string{"localhost: reverse_proxy forwards to 127.0.0.1:1 without fhir_bearer, although another route protects"}},
+		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"the matcher of fhir_bearer does not cover the FHIR base /fhir/R4", "reverse_proxy forwards to 127.0.0.1:1 without fhir_bearer"}},
 		{"the part that is guarded", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1", nil},
 		{"another server without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:2\n}", nil},
-		{"matcher that leaves out the base", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"Caddyfile:12 (localhost): the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
-		{"matcher of the base alone", here, here, "fhir_authorize\nhandle /fhir/R4 {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
-		{"matcher of another base below it", here, here, "fhir_authorize\n@fhir path /r4 /fhir/R4/v1 /fhir/R4/v1/*\nhandle @fhir {\n\tfhir_bearer {\n\t\tfhir_base /fhir/R4\n\t}\n}", []string{"fhir_bearer stands at /r4", "the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
+		{"matcher that leaves out the base", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"Caddyfile:12 (localhost): the matcher of fhir_bearer does not cover the FHIR base /fhir/R4"}},
+		{"matcher of the base alone", here, here, "fhir_authorize\nhandle /fhir/R4 {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"the matcher of fhir_bearer does not cover the FHIR base /fhir/R4"}},
+		{"matcher of another base below it", here, here, "fhir_authorize\n@fhir path /r4 /fhir/R4/v1 /fhir/R4/v1/*\nhandle @fhir {\n\tfhir_bearer {\n\t\tfhir_base /fhir/R4\n\t}\n}", []string{"fhir_bearer has the matcher /r4", "the matcher of fhir_bearer does not cover the FHIR base /fhir/R4"}},
 		{"matcher of a part", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_bearer\n}", nil},
 		{"no guard at all", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}", []string{"reverse_proxy to 127.0.0.1:1 serves requests below the FHIR base /fhir/R4 without fhir_bearer"}},
 		{"what the guard leaves out", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/Patient/*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1\nreverse_proxy 127.0.0.1:2", []string{"reverse_proxy forwards to 127.0.0.1:2 without fhir_bearer"}},
-		{"another server for one type", here, here, "fhir_authorize\nhandle /fhir/R4/Patient* {\n\treverse_proxy 127.0.0.1:2\n}\n" + strings.TrimPrefix(guardedAPI, "fhir_authorize\n"), []string{"reverse_proxy to 127.0.0.1:2 answers requests below"}},
+		{"another server for one type", here, here, "fhir_authorize\nhandle /fhir/R4/Patient* {\n\treverse_proxy 127.0.0.1:2\n}\n" + strings.TrimPrefix(guardedAPI, "fhir_authorize\n"), []string{"reverse_proxy to 127.0.0.1:2 serves requests below"}},
 		{"another server beside the API", here, here, guardedAPI + "\nhandle /app/* {\n\treverse_proxy 127.0.0.1:2\n}", nil},
 		{"fhir_expand beside the handle of something else", here, here, "fhir_authorize\nfhir_bearer\nhandle /docs/* {\n\trespond ok\n}\nfhir_expand\nreverse_proxy 127.0.0.1:1", nil},
 	}
@@ -225,8 +225,8 @@ func TestSitesWithoutApp(t *testing.T) {
 	t.Parallel()
 	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
 	tests := []struct{ name, body, want string }{
-		{"guard", "handle /fhir* {\n\t\tfhir_bearer {\n\t\t\ttrust https://login.example fhir-api\n\t\t}\n\t}", "Caddyfile:8 (localhost): fhir_bearer stands at /fhir*"},
-		{"expansions", "fhir_expand /api/*", "Caddyfile:7 (localhost): fhir_expand stands at /api/*"},
+		{"guard", "handle /fhir* {\n\t\tfhir_bearer {\n\t\t\ttrust https://login.example fhir-api\n\t\t}\n\t}", "Caddyfile:8 (localhost): fhir_bearer has the matcher /fhir*"},
+		{"expansions", "fhir_expand /api/*", "Caddyfile:7 (localhost): fhir_expand has the matcher /api/*"},
 		{"nothing of ours", "respond ok", ""},
 	}
 	for _, tt := range tests {
@@ -289,7 +289,7 @@ func TestValidateShowsWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := sites.Cleanup(); err != nil || strings.Count(gatewaytest.ReadFile(t, file), "fhir_bearer stands at /fhir/*") != 1 {
+		if err := sites.Cleanup(); err != nil || strings.Count(gatewaytest.ReadFile(t, file), "fhir_bearer has the matcher /fhir/*") != 1 {
 			t.Errorf("%v, logged %s", err, gatewaytest.ReadFile(t, file))
 		}
 	}

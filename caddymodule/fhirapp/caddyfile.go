@@ -276,7 +276,7 @@ func (b *Branding) resolve() (page.Branding, error) {
 		resolved.Logo, err = page.NewLogo(image)
 	}
 	if err != nil {
-		return resolved, fmt.Errorf("branding: logo %s: %w", b.Logo, err)
+		return resolved, fmt.Errorf("branding: %s: %w", b.Logo, err)
 	}
 	return resolved, nil
 }

@@ -58,7 +58,7 @@ func TestCheckCommand(t *testing.T) {
 	}{
 		{"all well", well, well, "", nil},
 		{"no FHIR server", down, well, "", []string{"FHIR server: GET metadata: status 503"}},
-		{"an older FHIR", older, well, "", []string{"FHIR server: it speaks FHIR 3.0.2"}},
+		{"an older FHIR", older, well, "", []string{"FHIR server: GET metadata: FHIR version 3.0.2 is not supported"}},
 		{"no terminology server", well, down, "", []string{"terminology server " + down}},
 		{"no provider", well, well, down, []string{"idp hospital (" + down + ")"}},
 	} {

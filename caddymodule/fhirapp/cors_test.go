@@ -236,8 +236,8 @@ func TestCORSOfJSON(t *testing.T) {
 		cors []string
 		want string // text in the error
 	}{
-		"clients without a fhir app": {[]string{"clients"}, "cors clients requires loading the fhir global option with its clients"},
-		"no origin":                  {[]string{"https://app.example.org/"}, `"https://app.example.org/" is neither`},
+		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option with its clients"},
+		"no origin":                  {[]string{"https://app.example.org/"}, `invalid cors value "https://app.example.org/"`},
 	} {
 		ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 		defer cancel()

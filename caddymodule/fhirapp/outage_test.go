@@ -94,13 +94,13 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		for range requests {
 			g.Post("/oauth2/token", gatewaytest.CodeForm("nonsense"))
 		}
-		await(t, "the outage is noticed", func() bool { return len(g.logged("cannot be reached")) > 0 })
+		await(t, "the outage is noticed", func() bool { return len(g.logged("requests that need it get 503")) > 0 })
 		if err := g.app.keys.Refresh(t.Context()); err != nil {
 			t.Error(err)
 		}
 		server.SetDown(false)
 		await(t, "store available again", func() bool { return len(g.logged(`"store available again"`)) > 0 })
-		lines := g.logged(`"level":"error"`, "store is back", "other gateways are")
+		lines := g.logged(`"level":"error"`, "store available again", "receiving store changes again")
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, fhirbase.AuditLogger) })
 		if len(lines) != 2 {
 			t.Errorf("%s: %d lines:\n%s", name, len(lines), strings.Join(lines, ""))
@@ -121,7 +121,7 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	g := startPeer(t, "a", gatewaytest.StorageFolder(t), "\n\t\tstore_key "+key)
 	g.app.prepareKeys()
-	await(t, "the outage is noticed", func() bool { return len(g.logged("until it responds")) > 0 })
+	await(t, "the outage is noticed", func() bool { return len(g.logged("requests that need it get 503")) > 0 })
 	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "store unavailable at startup; starting anyway") {
 		t.Errorf("logged:\n%s", strings.Join(lines, ""))
 	}

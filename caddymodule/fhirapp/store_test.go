@@ -448,7 +448,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, answer := readyWith(t, g.Context)
-	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
+	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "the store lost its data at ") {
 		t.Errorf("%d %+v", status, answer)
 	}
 	if lines := g.logged("store has lost its data"); len(lines) != 1 {
@@ -551,6 +551,6 @@ func TestStoreIsLostAtStart(t *testing.T) {
 // hasLostData reports whether one of an app's stores came back empty.
 func hasLostData(t *testing.T, app *App) bool {
 	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
-		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })
+		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "the store lost its data") })
 	})
 }

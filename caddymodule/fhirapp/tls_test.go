@@ -107,9 +107,9 @@ func TestTLSFaults(t *testing.T) {
 		tls  option.TLS
 		want string
 	}{
-		"no such authority":           {option.TLS{CA: file("nonesuch.pem")}, "tls_ca: open " + file("nonesuch.pem")},
+		"no such authority":           {option.TLS{CA: file("nonesuch.pem")}, "tls_ca: reading certificates: open " + file("nonesuch.pem")},
 		"authority that is none":      {option.TLS{CA: junk}, "tls_ca: " + junk + ": the file contains no PEM certificate"},
-		"no such client certificate":  {option.TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: open " + file("nonesuch.pem")},
+		"no such client certificate":  {option.TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: loading the client certificate: open " + file("nonesuch.pem")},
 		"certificate without its key": {option.TLS{ClientCertificate: file("client.pem")}, "tls_client requires a certificate and its key"},
 		"key without its certificate": {option.TLS{ClientKey: file("client.key")}, "tls_client requires a certificate and its key"},
 	} {

@@ -1053,11 +1053,11 @@ func TestRefusedSearch(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"Invalid date/time format: \"abc\" in %s"}]}`
 	for target, want := range map[string]string{
-		"Observation?date=abc":                "The FHIR server rejected the search (400). It says: Invalid date/time format: \"abc\" in …",
-		"Observation?date=abc&status=Brown":   "The FHIR server rejected the search (400). It says: Invalid date/time format: \"abc\" in Brown",
-		"Observation?date=abc&_summary=count": "The FHIR server rejected the search (400). It says: Invalid date/time format: \"abc\" in …",
-		"Observation/_search":                 "The FHIR server rejected the search (400). It says: Invalid date/time format: \"abc\" in …",
-		"Observation/$lastn?max=abc":          "The FHIR server rejected the operation (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation?date=abc":                "The FHIR server rejected the search (400). Reason: Invalid date/time format: \"abc\" in …",
+		"Observation?date=abc&status=Brown":   "The FHIR server rejected the search (400). Reason: Invalid date/time format: \"abc\" in Brown",
+		"Observation?date=abc&_summary=count": "The FHIR server rejected the search (400). Reason: Invalid date/time format: \"abc\" in …",
+		"Observation/_search":                 "The FHIR server rejected the search (400). Reason: Invalid date/time format: \"abc\" in …",
+		"Observation/$lastn?max=abc":          "The FHIR server rejected the operation (400). Reason: Invalid date/time format: \"abc\" in …",
 	} {
 		g := newGateway(t)
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
@@ -1066,7 +1066,7 @@ func TestRefusedSearch(t *testing.T) {
 		}
 		err := g.Serve(httptest.NewRecorder(), r, fixedResponse{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 		if got := rejectionIn(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
-			t.Errorf("%s: %+v", target, got)
+			t.Errorf("%s: %q, want %q", target, got.Description, want)
 		}
 	}
 }

@@ -170,8 +170,8 @@ func TestMissing(t *testing.T) {
 	}{
 		{"nothing", Holder{Scope: "openid patient/*.rs user/*.rs system/*.rs", Patient: "a", User: practitioner}, ""},
 		{"a patient", Holder{Scope: "openid patient/*.rs", User: patient, UserPatient: "a"}, "no patient in context"},
-		{"a user", Holder{Scope: "user/*.rs", Patient: "a"}, "no fhirUser that is a Practitioner"},
-		{"a known user", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "p"}}, "no fhirUser that is a Practitioner"},
+		{"a user", Holder{Scope: "user/*.rs", Patient: "a"}, "fhirUser is not a Practitioner"},
+		{"a known user", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "p"}}, "fhirUser is not a Practitioner"},
 		{"a patient's user scope", Holder{Scope: "user/*.rs", User: patient, UserPatient: "a"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
