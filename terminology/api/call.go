@@ -214,10 +214,10 @@ func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.FormatSize(maxBody)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the request body was sent too slowly"}
+		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "timeout while reading the body"}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "reading the request body failed"}
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read completely"}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
 	return body.Bytes(), nil
@@ -245,7 +245,7 @@ func (p *Parameters) read(inputs []parameters.Input) error {
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.Value) > maxParameterLength {
-			return outcome.BadRequest("too-long", "a parameter is the expression is longer than %d bytes", maxParameterLength)
+			return outcome.BadRequest("too-long", "a parameter is longer than %d bytes", maxParameterLength)
 		}
 		if !isText(in.Value) {
 			return outcome.BadRequest("invalid", "a parameter contains a character that is invalid in a FHIR string")

@@ -476,15 +476,15 @@ func TestConceptMapsThatMakeNoSynonyms(t *testing.T) {
 		fmt.Fprintf(&many, `{"code":"%d","display":"lay%d","target":[{"code":"%d","display":"term%d","equivalence":"equal"}]},`, i, i, i, i)
 	}
 	for _, test := range []struct{ name, conceptMap, synonyms, want string }{
-		{"no such canonical", laymen, "http://x/other", "no ConceptMap of this canonical"},
-		{"no such version", laymen, "http://x/laymen|2", "no ConceptMap of this canonical"},
+		{"no such canonical", laymen, "http://x/other", "no ConceptMap found with this canonical"},
+		{"no such version", laymen, "http://x/laymen|2", "no ConceptMap found with this canonical"},
 		{"no such file", laymen, "NAMED.json", "no such file"},
 		{"another resource", medicine, "NAMED", "no ConceptMap"},
 		{"no JSON", "htn = hypertension", "NAMED", "map.json"},
-		{"nothing in it", fmt.Sprintf(empty, ""), "NAMED", "makes none"},
-		{"no displays", fmt.Sprintf(empty, `{"code":"1","target":[{"code":"2","equivalence":"equal"}]}`), "NAMED", "makes none"},
-		{"the same displays", fmt.Sprintf(empty, `{"code":"1","display":"Flu","target":[{"code":"2","display":"flu","equivalence":"equal"}]}`), "NAMED", "makes none"},
-		{"too much in it", fmt.Sprintf(empty, strings.TrimSuffix(many.String(), ",")), "NAMED", "makes more than 100000"},
+		{"nothing in it", fmt.Sprintf(empty, ""), "NAMED", "yields no synonyms"},
+		{"no displays", fmt.Sprintf(empty, `{"code":"1","target":[{"code":"2","equivalence":"equal"}]}`), "NAMED", "yields no synonyms"},
+		{"the same displays", fmt.Sprintf(empty, `{"code":"1","display":"Flu","target":[{"code":"2","display":"flu","equivalence":"equal"}]}`), "NAMED", "yields no synonyms"},
+		{"too much in it", fmt.Sprintf(empty, strings.TrimSuffix(many.String(), ",")), "NAMED", "yields more than 100000 synonyms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

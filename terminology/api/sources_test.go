@@ -47,10 +47,10 @@ func TestRequestDefinitionsAreBounded(t *testing.T) {
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
 	half := strings.Repeat("{},", fhirjson.DefaultMaxOverhead/(160-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
-		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.DefaultMaxOverhead/(160-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.DefaultMaxOverhead/(160-4)) + `{}]}]}`, "too many definitions or tiny elements"},
 		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
-			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
-		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
+			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "too many definitions or tiny elements"},
+		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "too many definitions or tiny elements"},
 		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
 		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
 		{"a long system", fixture.ValueSet("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},

@@ -155,7 +155,7 @@ func TestWatchEmptyFolder(t *testing.T) {
 		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
 			t.Errorf("all gone: got %+v", s)
 		}
-		fixture.WantContains(t, w.log.take(), "ERROR", "no file matches any more", "stay in use")
+		fixture.WantContains(t, w.log.take(), "ERROR", "no file matches any more", "using previous ones")
 		w.write(t, "b.json", fixture.VersionedSystem("http://x/b", "1", "complete", "b"))
 		w.ticks(1)
 		w.want(t, "http://x/b", "b")
@@ -205,7 +205,7 @@ func TestWatchBroken(t *testing.T) {
 			if w.Current() != first || s.Err == nil || s.Counts.Concepts != 1 || s.Loaded.Equal(s.LastAttempt) {
 				t.Errorf("%s: got %+v", name, s)
 			}
-			fixture.WantContains(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
+			fixture.WantContains(t, w.log.take(), "ERROR", "using previous ones", filepath.Base(w.folder))
 			w.ticks(5)
 			if log := w.log.take(); log != "" {
 				t.Errorf("%s: tried again without a change: %s", name, log)

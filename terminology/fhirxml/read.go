@@ -22,7 +22,7 @@ var (
 	errText      = errors.New("unexpected text between elements")
 	errEmpty     = errors.New("no resource element found")
 	errTrailing  = errors.New("unexpected content after the resource")
-	errDepth     = errors.New("elements are nested too deeplyly")
+	errDepth     = errors.New("elements are nested too deeply")
 	errToken     = fmt.Errorf("a tag or text is longer than %d bytes", maxToken)
 )
 

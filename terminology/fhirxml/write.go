@@ -189,7 +189,7 @@ func parseResource(resource []byte) (*node, error) {
 
 func readNode(decoder *jsontext.Decoder, depth int) (*node, error) {
 	if depth > maxDepth {
-		return nil, errors.New("elements are nested too deeplyly")
+		return nil, errors.New("elements are nested too deeply")
 	}
 	token, err := decoder.ReadToken()
 	if err != nil {

@@ -19,7 +19,7 @@ var (
 	// set, or support for a filter.
 	ErrIncomplete = errors.New("required content not loaded")
 
-	// ErrUnsupported means that the request is request not supported, such as a date before that of the definition.
+	// ErrUnsupported means that the request is not supported, such as a date before that of the definition.
 	ErrUnsupported = errors.New("request not supported")
 )
 

@@ -104,7 +104,7 @@ func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, 
 		return r.Skip()
 	})
 	if err == nil && !r.AtEnd() {
-		err = errors.New("there is unexpected content after the resource")
+		err = errors.New("unexpected content after the resource")
 	}
 	if err != nil {
 		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "invalid Parameters resource: " + err.Error()}

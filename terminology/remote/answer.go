@@ -99,7 +99,7 @@ func (s *Server) read(q Request, response *http.Response) (*Response, error) {
 	case err != nil:
 		return nil, networkError(errTruncated, err)
 	case int64(len(body)) > s.options.MaxResponseSize:
-		return nil, fmt.Errorf("%w: token exceeds %d bytes", errTooLarge, s.options.MaxResponseSize)
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, s.options.MaxResponseSize)
 	}
 	return newResponse(q.Path, response.StatusCode, response.Header, body)
 }

@@ -18,7 +18,7 @@ import (
 var (
 	errUnreachable    = errors.New("server not reachable") // or the connection broke before the response
 	errNoServer       = fmt.Errorf("%w: no next handler", errUnreachable)
-	errTimeout        = errors.New("no response from Redis within the timeout")
+	errTimeout        = errors.New("no response within the timeout")
 	errTruncated      = errors.New("response truncated")
 	errTooLarge       = errors.New("response too large")
 	errMalformed      = errors.New("not a FHIR response")

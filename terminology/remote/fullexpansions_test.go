@@ -311,10 +311,10 @@ func TestPullThroughGivesUp(t *testing.T) {
 		fault, fix func(*changingServer)
 		reason     string
 	}{
-		{"pages that overlap", func(c *changingServer) { c.overlap = 1 }, func(c *changingServer) { c.overlap = 0 }, "contradict"},
+		{"pages that overlap", func(c *changingServer) { c.overlap = 1 }, func(c *changingServer) { c.overlap = 0 }, "are inconsistent"},
 		{"too large", func(c *changingServer) { c.codes = many() }, func(c *changingServer) { c.codes = letters() }, "too large"},
-		{"no-store", func(c *changingServer) { c.cache = "no-store" }, func(c *changingServer) { c.cache = "" }, "not to be stored"},
-		{"private", func(c *changingServer) { c.cache = "max-age=60, private" }, func(c *changingServer) { c.cache = "" }, "not to be stored"},
+		{"no-store", func(c *changingServer) { c.cache = "no-store" }, func(c *changingServer) { c.cache = "" }, "does not allow its response to be stored"},
+		{"private", func(c *changingServer) { c.cache = "max-age=60, private" }, func(c *changingServer) { c.cache = "" }, "does not allow its response to be stored"},
 		{"failing", func(c *changingServer) { c.status = 500 }, func(c *changingServer) { c.status = 0 }, "failed"},
 	}
 	for _, test := range tests {
@@ -440,12 +440,12 @@ func TestPullThroughBounds(t *testing.T) {
 			}
 		}
 		a.want(t, true, "url", "http://x/19", "count", "2", "filter", "a")
-		fetched := strings.Count(a.log.String(), "fetched whole")
+		fetched := strings.Count(a.log.String(), "full expansion fetched")
 		for _, filter := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			a.want(t, false, "url", "http://x/0", "count", "2", "filter", filter)
 			time.Sleep(time.Second)
 		}
-		if n := strings.Count(a.log.String(), "fetched whole"); n != fetched {
+		if n := strings.Count(a.log.String(), "full expansion fetched"); n != fetched {
 			t.Errorf("one that made room was fetched again at once: %d times", n-fetched)
 		}
 		for i := range maxRecords + 10 {

@@ -74,7 +74,7 @@ func (r *Recorder) Write(b []byte) (int, error) {
 }
 
 func (r *Recorder) tooLarge() error {
-	return fmt.Errorf("%w: token exceeds %d bytes", errTooLarge, r.limit)
+	return fmt.Errorf("%w: more than %d bytes", errTooLarge, r.limit)
 }
 
 // FlushError implements the method used by [http.ResponseController]. It does nothing.

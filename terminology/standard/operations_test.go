@@ -107,9 +107,9 @@ func TestConceptSpecifiedOnce(t *testing.T) {
 	}{
 		{"Coding", lookup, fixture.ParametersOf(coding("coding", "red")), 200, `"valueString":"Red"`},
 		{"Coding with a system beside it", lookup, fixture.ParametersOf(coding("coding", "red"), other), 200, `"valueString":"Red"`},
-		{"code and Coding", lookup, fixture.ParametersOf(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
+		{"code and Coding", lookup, fixture.ParametersOf(coding("coding", "red"), code("code", "blue"), system), 400, "must not be combined"},
 		{"Codings", subsumes, fixture.ParametersOf(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
-		{"code and Coding of one", subsumes, fixture.ParametersOf(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
+		{"code and Coding of one", subsumes, fixture.ParametersOf(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "must not be combined"},
 		{"a code and a Coding", subsumes, fixture.ParametersOf(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
 	}
 	for _, test := range tests {
@@ -303,12 +303,12 @@ func TestAsOfDate(t *testing.T) {
 		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01&version=2":      no,
 		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=yesterday":                 "must be a date",
 		"/ValueSet/$expand?url=http://x/listed":                                              `"code":"a"`,
-		"/ValueSet/$expand?url=http://x/listed&date=2030":                                    "not here as it was on 2030",
-		"/CodeSystem/$lookup?system=http://x/elsewhere&code=a&date=2030":                     "not here as it was on 2030",
+		"/ValueSet/$expand?url=http://x/listed&date=2030":                                    "no loaded version of code system http://x/elsewhere existed on 2030",
+		"/CodeSystem/$lookup?system=http://x/elsewhere&code=a&date=2030":                     "no loaded version of code system http://x/elsewhere existed on 2030",
 		"/CodeSystem/$lookup?system=http://x/nowhere&code=a&date=2030":                       "could not be found",
 		"/CodeSystem/$lookup?system=http://x/cs&code=old&date=2020-06-01":                    `"name":"version","valueString":"1"`,
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2020-06-01":                    "Unknown code",
-		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018":                          "not here as it was on 2018",
+		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018":                          "no loaded version of code system http://x/cs existed on 2018",
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018&version=2":                `"valueString":"2"`,
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=now":                           "must be a date",
 	} {

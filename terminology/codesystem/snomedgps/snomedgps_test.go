@@ -14,7 +14,7 @@ func TestSource(t *testing.T) {
 	terminologytest.WantCode(t, "http://snomed.info/sct", "gps-20200930", "73211009", "Diabetes mellitus (disorder)", "138875005")
 	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009": {"SNOMED CT Global Patient Set", "gps-20200930"},
-		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":            {"is loaded; the built-in SNOMED CT Global Patient Set"},
+		"/ValueSet/$expand?url=http://snomed.info/sct?fhir_vs":            {"no edition of code system http://snomed.info/sct is loaded; the built-in SNOMED CT Global Patient Set"},
 	})
 	terminologytest.WantMissing(t, map[string]bool{
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009":     true,
@@ -28,10 +28,10 @@ func TestStandIn(t *testing.T) {
 	terminologytest.WantResponses(t, map[string][]string{
 		"/CodeSystem/$subsumes?system=" + sct + "&codeA=73211009&codeB=46635009":                                                          {"could not be found"},
 		"/CodeSystem/$lookup?system=" + sct + "&code=138875005":                                                                           {"could not be found"},
-		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                               {"is not here"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                               {"no edition of code system http://snomed.info/sct is loaded"},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                       {"could not be found", `{"name":"result","valueBoolean":false}`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":          {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
-		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                       {`{"name":"result","valueBoolean":true}`, "was not checked: only the name 'Diabetes mellitus (disorder)' is known here"},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                       {`{"name":"result","valueBoolean":true}`, "was not checked: only the name 'Diabetes mellitus (disorder)' is available"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/731000124108":       {`{"name":"result","valueBoolean":false}`, "could not be found"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/900000000000207008": {`{"name":"result","valueBoolean":true}`, "gps-20200930"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901":     {`{"name":"result","valueBoolean":false}`},

@@ -49,7 +49,7 @@ func parse(code string) ([]part, dimension, error) {
 		longest += len(unit) + len("-999.")
 	}
 	if longest > maxLength && len(d.String()) > maxLength {
-		return nil, nil, fmt.Errorf("the canonical form is the expression is longer than %d bytes", maxLength)
+		return nil, nil, fmt.Errorf("the canonical form is longer than %d bytes", maxLength)
 	}
 	return parts, d, nil
 }
@@ -57,7 +57,7 @@ func parse(code string) ([]part, dimension, error) {
 // parse returns the factors of an expression, or an error with its position.
 func (e *essence) parse(code string) ([]part, error) {
 	if len(code) > maxLength {
-		return nil, fmt.Errorf("response exceeds %d bytes", maxLength)
+		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
 	}
 	p := parser{essence: e, code: code}
 	divide := p.peek() == '/'

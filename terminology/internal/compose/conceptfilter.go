@@ -359,7 +359,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 	// Only a regex with long character classes has this many bytes per state, and parsing it is costly too.
 	if longest := 8 * max(maxStates, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
-			"the regex in a filter on %s of code system %s is the expression is longer than %d bytes", f.Property, cs.Canonical(), longest)
+			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
 	}
 	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
 	if err := spend(len(f.Value) + classes*unicodeClassSteps); err != nil {

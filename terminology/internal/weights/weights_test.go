@@ -67,8 +67,8 @@ func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxLineLength)
 	for _, test := range []struct{ name, file, want string }{
-		{"no url", "A,3\n", "line 1: nothing says"},
-		{"an empty system", "system,code,count\n,A,3\n", "line 2: nothing says"},
+		{"no url", "A,3\n", "line 1: no code system or value set specified"},
+		{"an empty system", "system,code,count\n,A,3\n", "line 2: no code system or value set specified"},
 		{"not a url", "#! icd\nA,3\n", `line 1: "icd" is not`},
 		{"a url with a version", "#! http://x/cs|1\nA,3\n", "line 1: "},
 		{"one column", "#! http://x/cs\nA,3\nA\n", "line 3: too few columns"},

@@ -37,7 +37,7 @@ func TestBadEntries(t *testing.T) {
 	bad := []struct{ name, entry, want string }{
 		{"nothing to validate", entry(`{"name":"codingX","valueCoding":{"system":"http://x/colours","code":"red"}}`), `"code":"invalid","details":{"text":"Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)"}`},
 		{"two codes", entry(red, `{"name":"code","valueCode":"red"}`), "exactly one"},
-		{"a code without a system", entry(`{"name":"code","valueCode":"red"}`), "needs the parameter system"},
+		{"a code without a system", entry(`{"name":"code","valueCode":"red"}`), "requires the parameter system"},
 		{"an unknown value set", entry(red, fixture.URI("url", "http://x/none")), `"Unable_to_resolve_value_Set_"`},
 		{"a broken Coding", entry(`{"name":"coding","valueCoding":{"system":1}}`), `"structure"`},
 		{"no resource", `{"name":"validation","valueString":"x"}`, "must be a Parameters resource"},

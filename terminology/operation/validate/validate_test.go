@@ -339,9 +339,9 @@ func TestValidationOverridesValueSet(t *testing.T) {
 func TestVersionNeeded(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ComplexCodeSystem, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	for path, want := range map[string]string{
-		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a":                 "a version is needed",
+		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a":                 "requires a version, but the code 'a' has none",
 		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a&systemVersion=1": `"valueBoolean":true`,
-		"/CodeSystem/$validate-code?url=http://x/demanding&code=a":                                 "a version is needed",
+		"/CodeSystem/$validate-code?url=http://x/demanding&code=a":                                 "requires a version, but the code 'a' has none",
 		"/CodeSystem/$validate-code?url=http://x/demanding&code=a&version=1":                       `"valueBoolean":true`,
 	} {
 		w, _ := terminologytest.Call(t, h, "GET", path, "")
@@ -596,14 +596,14 @@ func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 // TestPartialExpansion checks that incomplete stored expansions are rejected with the reason.
 func TestPartialExpansion(t *testing.T) {
 	for name, expansion := range map[string]string{
-		"it has 4 of 5 codes":                           `"total":5,` + pills,
-		"it starts at an offset":                        `"offset":4,` + pills,
-		"it was generated with the parameter filter":         `"parameter":[{"name":"filter","valueString":"a"}],` + pills,
-		"the parameter count and has no total":          `"parameter":[{"name":"count","valueInteger":4}],` + pills,
-		"it has the extension valueset-toocostly":       `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-toocostly","valueBoolean":true}],` + pills,
-		"it has the extension valueset-unclosed":        `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-unclosed","valueBoolean":true}],` + pills,
-		"an entry has no system":                        `"contains":[{"code":"1"}]`,
-		"has no compose, and its stored expansion is n": `"total":9,` + pills,
+		"it has 4 of 5 codes":                                    `"total":5,` + pills,
+		"it starts at an offset":                                 `"offset":4,` + pills,
+		"it was generated with the parameter filter":             `"parameter":[{"name":"filter","valueString":"a"}],` + pills,
+		"the parameter count and has no total":                   `"parameter":[{"name":"count","valueInteger":4}],` + pills,
+		"it has the extension valueset-toocostly":                `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-toocostly","valueBoolean":true}],` + pills,
+		"it has the extension valueset-unclosed":                 `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-unclosed","valueBoolean":true}],` + pills,
+		"an entry has no system":                                 `"contains":[{"code":"1"}]`,
+		"has no compose, and its stored expansion is incomplete": `"total":9,` + pills,
 	} {
 		h := &api.Handler{Library: terminologytest.Library(t, storedSet("http://x/stored", expansion))}
 		if w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/stored", ""); w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), name) {
