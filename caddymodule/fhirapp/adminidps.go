@@ -48,7 +48,7 @@ var startedApps sync.Map
 type providerCollector struct{}
 
 var (
-	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended, because provider denies nearly everyone.", []string{"idp"}, nil)
+	idpSuspended = prometheus.NewDesc("caddy_fhir_idp_suspended", "1 while an identity provider is suspended because it denies nearly all users, otherwise 0.", []string{"idp"}, nil)
 	idpLastCheck = prometheus.NewDesc("caddy_fhir_idp_checked_timestamp_seconds", "Unix time of this gateway's last revalidation with an identity provider, by result; 0 before the first.", []string{"idp", "result"}, nil)
 	_            = metrics.Add(providerCollector{})
 )

@@ -199,7 +199,7 @@ func checkCapabilities(w *httptest.ResponseRecorder) error {
 	case w.Code != http.StatusOK:
 		return fmt.Errorf("GET metadata: status %d", w.Code)
 	case err != nil || statement.ResourceType != "CapabilityStatement":
-		return errors.New("GET metadata: the answer is text is not a CapabilityStatement")
+		return errors.New("GET metadata: the response is not a CapabilityStatement")
 	case !strings.HasPrefix(statement.FHIRVersion, "4.0"):
 		return fmt.Errorf("GET metadata: FHIR version %s is not supported; use 4.0.1", statement.FHIRVersion)
 	}

@@ -98,7 +98,7 @@ func (a *responseBuffer) WriteHeader(status int) {
 // Write implements [http.ResponseWriter].
 func (a *responseBuffer) Write(b []byte) (int, error) {
 	if a.isTooLong = a.isTooLong || a.body.Len()+len(b) > maxRecordSize; a.isTooLong {
-		return 0, fmt.Errorf("response exceeds %d bytes", maxRecordSize)
+		return 0, fmt.Errorf("record exceeds %d bytes", maxRecordSize)
 	}
 	return a.body.Write(b)
 }

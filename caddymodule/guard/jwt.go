@@ -431,7 +431,7 @@ type joseHeader struct {
 	KeyID     string                  `json:"kid"`
 }
 
-// isAccessToken reports whether typ is access token (RFC 9068 §2.1).
+// isAccessToken reports whether typ is that of an access token (RFC 9068 §2.1).
 func (h joseHeader) isAccessToken() bool {
 	typ := strings.ToLower(h.Type)
 	return typ == "at+jwt" || typ == "application/at+jwt"

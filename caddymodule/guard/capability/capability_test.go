@@ -69,7 +69,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// A response that is text is not a CapabilityStatement and contains no patient data stays unchanged.
+// A response that is not a CapabilityStatement and contains no patient data stays unchanged.
 func TestMetadataPasses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -277,7 +277,7 @@ func NewTooLongError(limit int64) *guard.Error {
 	return &guard.Error{
 		Status:      http.StatusBadGateway,
 		Description: fmt.Sprintf("The FHIR server's response exceeds %d bytes, the limit for checked responses: request less data at once with _count or _elements.", limit),
-		Err:         fmt.Errorf("%w: %w: token exceeds %d bytes; increase max_memory of fhir_bearer to raise the limit", ErrResponseWithheld, ErrResponseTooLong, limit),
+		Err:         fmt.Errorf("%w: %w: more than %d bytes; increase max_memory of fhir_bearer to raise the limit", ErrResponseWithheld, ErrResponseTooLong, limit),
 	}
 }
 
