@@ -207,7 +207,7 @@ func hasSucceeded(a httpResponse) bool {
 
 // check checks a response for data that must not be in it.
 func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpResponse) {
-	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server could not answer")) // for requests that are not FHIR
+	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server failed to process the request")) // for requests that are not FHIR
 	if got.status > http.StatusInternalServerError || got.status == http.StatusInternalServerError && !byServer {
 		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
 	}

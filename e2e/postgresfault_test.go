@@ -129,8 +129,8 @@ func TestPostgresRefused(t *testing.T) {
 		{"no such role", server.dsn("user=nobody"), "", "nobody"},
 		{"no rights", server.dsn("user=reader"), "", "grant the role CREATE"},
 		{"no such schema", server.dsn(""), "nowhere.store", "nowhere"},
-		{"a standby", standby.dsn(""), "", "name the primary"},
-		{"a role that may only read", server.dsn("options='-c default_transaction_read_only=on'"), "", "name the primary"},
+		{"a standby", standby.dsn(""), "", "set dsn to the primary"},
+		{"a role that may only read", server.dsn("options='-c default_transaction_read_only=on'"), "", "set dsn to the primary"},
 		{"another's table", server.dsn(""), "others", "no comment"},
 		{"a newer table", server.dsn(""), "newer", "version 2"},
 	} {

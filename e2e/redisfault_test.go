@@ -35,14 +35,14 @@ func TestRedisRefused(t *testing.T) {
 		}, "a password is required"},
 		{"no such database", func(t *testing.T) redisstore.Options {
 			return redisstore.Options{Address: startRedis(t).address(), Database: 99}
-		}, "no database of this number"},
+		}, "the database number does not exist"},
 		{"a policy that drops entries", func(t *testing.T) redisstore.Options {
 			return redisstore.Options{Address: startRedis(t, "--maxmemory-policy", "volatile-lru").address()}
 		}, "set maxmemory-policy noeviction"},
 		{"a replica", func(t *testing.T) redisstore.Options {
 			master := startRedis(t)
 			return redisstore.Options{Address: startRedis(t, "--replicaof", "127.0.0.1", master.port).address()}
-		}, "it is a replica"},
+		}, "the server is a read-only replica of"},
 		{"a user without rights", func(t *testing.T) redisstore.Options {
 			s := startRedis(t)
 			s.do(t, "ACL", "SETUSER", "gateway", "on", ">right", "~fhir:*", "+get")

@@ -125,7 +125,7 @@ func storedInRedis(t *testing.T, s *redisServer) []string {
 // TestRedisVolatile checks that a server without persistence is detected.
 func TestRedisVolatile(t *testing.T) {
 	t.Parallel()
-	for options, want := range map[string]string{"yes": "", "no": "keeps nothing"} {
+	for options, want := range map[string]string{"yes": "", "no": "a restart loses all state"} {
 		r := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", options).address()})
 		if why := r.VolatilityReason(t.Context()); (why == "") != (want == "") || !strings.Contains(why, want) {
 			t.Errorf("appendonly %s: %q", options, why)
