@@ -48,7 +48,7 @@ func BenchmarkUserinfo(b *testing.B) {
 	}
 }
 
-// The guard's calls for each request with a cached token.
+// BenchmarkRevokedAndHolder measures the calls that the guard makes for each request with a cached token.
 func BenchmarkRevokedAndHolder(b *testing.B) {
 	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = newFileStore(b) })
 	browser := authorizetest.NewBrowser(b, server)

@@ -30,17 +30,17 @@ import (
 // Defaults and limits of the lifetimes in [Config].
 const (
 	defaultAccessTokenLifetime = time.Hour
-	codeLifetime               = 5 * time.Minute // lifetime of authorization codes, fixed by the interface
+	codeLifetime               = 5 * time.Minute // lifetime of authorization codes, defined in docs/evidence/interface.md
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs: three months.
+	// DefaultRefreshTokenLifetime is the minimum that ONC's criterion for standardized APIs requires: three months.
 	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
 	DefaultRefreshTokenGrace = 10 * time.Second     // enough for a client to time out and retry
 	maxRefreshTokenLifetime  = 366 * 24 * time.Hour // users sign in at least once a year
-	maxRefreshTokenGrace     = time.Minute          // a later repetition is not a retry
-	MaxAccessTokenLifetime   = keyring.Retention    // retired keys are published for as long
-	maxSessionLifetime       = 30 * 24 * time.Hour  // forgotten sessions must end
+	maxRefreshTokenGrace     = time.Minute          // any later reuse is not a retry
+	MaxAccessTokenLifetime   = keyring.Retention    // retired keys remain published for this long
+	maxSessionLifetime       = 30 * 24 * time.Hour  // sessions that users leave open must expire
 )
 
 // maxLifetimes contains the maximum lifetimes by configuration name.
@@ -63,8 +63,8 @@ func CheckLifetime(name string, lifetime time.Duration) error {
 
 // Config is the configuration of a [Server].
 type Config struct {
-	Issuer       string // base URL of the server, https://host[:port], and the iss of tokens (RFC 8414 §2)
-	FHIRBasePath string // path of the FHIR API; Issuer and path form the aud of tokens
+	Issuer       string // base URL of the server, https://host[:port]; also the iss claim of tokens (RFC 8414 §2)
+	FHIRBasePath string // path of the FHIR API; appended to Issuer, it forms the aud claim of tokens
 
 	Clients           []client.Client           // clients registered by the operator; default none
 	Users             []people.User             // local users; default none
@@ -75,10 +75,10 @@ type Config struct {
 	CheckComplete func(context.Context) error
 
 	ScopeLimits []scopelimit.Row        // limits on the scopes of users; default none
-	Passwords   people.PasswordComparer // comparer for the password hashes of Users
+	Passwords   people.PasswordComparer // compares passwords with the hashes of Users
 	Keys        keyring.Keys            // signing and sealing keys
 
-	// Store stores codes, pending second factors and the revocations that are read for each access token.
+	// Store stores codes, pending second factors, and the revocations that are checked for each access token.
 	Store store.Store
 
 	// Durable stores data that must survive a restart: sessions, refresh tokens, consents, lockouts
@@ -91,21 +91,21 @@ type Config struct {
 	// ClientAddress returns the IP address for rate limits and audit events. Default: the peer's address.
 	ClientAddress func(*http.Request) string
 
-	// Records queries the FHIR server with the user's rights, for the pages to choose a patient.
-	// Default: patients cannot be chosen.
+	// Records queries the FHIR server with the user's rights, for the pages on which users choose a patient. Default: users
+	// cannot choose patients.
 	Records launch.Records
 
-	// Checks contains the latest results of checks with identity providers. It can be shared with the next server.
+	// Checks contains the latest results of checks with identity providers. The server that replaces this one can reuse it.
 	// Default: empty.
 	Checks *revalidation.Checks
 
-	// CountToken counts a request to the token endpoint, first without a client and again when the client is
-	// identified; public clients have no secret or key. An error rejects the request. Default: no limit.
+	// CountToken is called for each request to the token endpoint, first with an empty clientID, and again once the client is
+	// identified. public means that the client has no secret or key. An error rejects the request. Default: no limit.
 	CountToken func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
-	Lockout lockout.Policy // lockout after failed attempts; counters are in Durable
+	Lockout lockout.Policy // lockout after failed attempts; the counters are stored in Durable
 
-	Branding page.Branding // look of the pages; default without a logo
+	Branding page.Branding // appearance of the HTML pages; no logo by default
 
 	// FrameAncestors are the origins of EHRs that may frame the pages of authorization requests. Default: none.
 	FrameAncestors []string
@@ -116,24 +116,24 @@ type Config struct {
 	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
 
-	// SessionIdleTimeout is the time without activity after which a session ends; at most SessionLifetime.
-	// Requests to the authorization endpoint and pages count as activity, as do refreshes with
-	// online_access; FHIR requests do not. Default: 0, no limit.
+	// SessionIdleTimeout is the time without activity after which a session expires; at most SessionLifetime. Requests to the
+	// authorization endpoint and pages count as activity, as do refreshes with online_access; FHIR requests do not. Default: 0,
+	// no limit.
 	SessionIdleTimeout time.Duration
 
-	// RefreshTokenLifetime is how long a grant can be refreshed in total. Default: 90 days; at most 366 days.
+	// RefreshTokenLifetime is how long a grant can be refreshed after the authorization. Default: 90 days; at most 366 days.
 	RefreshTokenLifetime time.Duration
 
 	// RefreshTokenIdleLifetime is the lifetime of an unused refresh token. Default and maximum: RefreshTokenLifetime.
 	RefreshTokenIdleLifetime time.Duration
 
-	// RefreshTokenGrace is the time after its use during which a refresh token returns the same successor again,
-	// for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at most 1 min; negative: none.
+	// RefreshTokenGrace is the period after the first use of a refresh token in which another use returns the same successor,
+	// for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at most 1 min; negative disables it.
 	RefreshTokenGrace time.Duration
 
-	// Outages returns the periods in which this gateway could not respond. The period before this
-	// process has no start. For tokens rotated during an outage, or within RefreshTokenGrace before
-	// it, RefreshTokenGrace starts at its end. Default: none.
+	// Outages returns the periods in which this gateway could not respond. The period before the process started has no start
+	// time. For tokens rotated during an outage, or less than RefreshTokenGrace before it, RefreshTokenGrace begins at the end
+	// of the outage. Default: none.
 	Outages func() []store.Outage
 
 	// Features extend the server. Default: none.
@@ -146,8 +146,8 @@ type Config struct {
 	// IsHTTPS reports whether the browser used https. Default: whether the request reached this process by TLS.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger receives everything except [audit.Event]: failures (Error) and rejected requests
-	// without effect (Info). Tokens, codes, passwords and secrets are never logged. Default: none.
+	// Logger receives everything except [audit.Event]: failures (level Error), and rejected requests that changed nothing
+	// (level Info). Tokens, codes, passwords and secrets are never logged. Default: none.
 	Logger *slog.Logger
 }
 
@@ -233,8 +233,8 @@ type entryGenerations struct {
 	clients   *client.Registry
 	origins   *origins
 
-	// providers contains the identity providers of the previous server with the same configuration,
-	// by key, with their cached discovery documents and keys. Nil for the first server.
+	// providers contains the identity providers that the previous server created from the same configuration, by key, with
+	// their cached discovery documents and keys. It is nil for the first server.
 	providers map[string]*people.Provider
 }
 
@@ -273,14 +273,14 @@ func (e *entryGenerations) addClient(c *Config, client client.Client) error {
 	return nil
 }
 
-// A Draft builds a [Server] from the configuration of an existing server and changed users and clients.
-// The cost does not depend on the number of users and clients. Not safe for concurrent use.
+// A Draft builds a [Server] from the configuration of an existing server with different users and clients. The cost does not
+// depend on the total number of users and clients. A Draft is not safe for concurrent use.
 type Draft struct {
 	config  Config
 	entries entryGenerations
 }
 
-// Draft returns a draft with the users and clients of the server. The server is not changed.
+// Draft returns a draft with the server's users and clients. It does not change the server.
 func (s *Server) Draft() *Draft {
 	return &Draft{s.config, entryGenerations{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
@@ -309,5 +309,5 @@ func (d *Draft) RemoveClient(id string) {
 	}
 }
 
-// Server builds the server. The draft must not be used afterwards.
+// Server returns the server built from the draft. The draft must not be used afterwards.
 func (d *Draft) Server() (*Server, error) { return newServer(d.config, &d.entries) }

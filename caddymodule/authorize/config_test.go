@@ -32,7 +32,7 @@ func TestConfigRefused(t *testing.T) {
 		{"a lifetime below a second", func(c *authorize.Config) { c.AccessTokenLifetime = time.Millisecond }, "access_token_lifetime"},
 		{"tokens for longer than keys are kept", func(c *authorize.Config) { c.AccessTokenLifetime = 48 * time.Hour }, "access_token_lifetime"},
 		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
-		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, "duplicate user alice"},
+		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, "user alice is configured twice"},
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
 		{"two users with an address that links", func(c *authorize.Config) {
 			c.Users[1].Email, c.Users[1].EmailVerified = "ALICE@example.org", true
@@ -40,8 +40,8 @@ func TestConfigRefused(t *testing.T) {
 		}, "same verified e-mail"},
 		{"an address with two @", func(c *authorize.Config) { c.Users[0].Email = "a@b@c" }, "a@b@c"},
 		{"a SMART scope in a wrong order", func(c *authorize.Config) { c.Clients[0].Scopes = []string{"patient/*.sr"} }, "patient/*.sr"},
-		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, "duplicate client app"},
-		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, "client alice is already the name of a user"},
+		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, "duplicate client_id app"},
+		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, "client_id alice is already the name of a user"},
 		{"a client without an id", ofClient(func(c *client.Client) { c.ID = "" }), "id"},
 		{"a redirect URI over http", ofClient(func(c *client.Client) { c.RedirectURIs[0] = "http://app.example.org" }), `redirect_uri "http://app.example.org" must`},
 		{"a post-logout redirect URI over http", ofClient(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{"http://app.example.org"} }), `: post_logout_redirect_uri "http://app.example.org" must`},
@@ -65,7 +65,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// A draft's server has the added users and clients and lacks the removed ones. The original server is unchanged.
+// The server built from a draft has the added users and clients but not the removed ones. The original server is unchanged.
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	wendy := people.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
@@ -127,8 +127,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// A draft's server keeps cached discovery documents: after a change of users, sign-in works while a
-// provider's discovery endpoint is down.
+// The server built from a draft reuses cached discovery documents. After a change of users, sign-in works even if a provider's
+// discovery endpoint is down.
 func TestDraftKeepsProviders(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -32,8 +32,8 @@ import (
 
 // A Feature extends a [Server] with endpoints, clients, and entries in the discovery documents.
 type Feature interface {
-	// Extend extends a server under construction. It is called again for each server that replaces
-	// another one with different users or clients, and does no I/O.
+	// Extend adds the feature to a server under construction. It is called again for each server that replaces another one
+	// because users or clients changed. It must not do I/O.
 	Extend(*Core) error
 }
 
@@ -51,37 +51,37 @@ type Core struct {
 	Revocations   *revocation.Revocations       // revoked tokens and families
 	Consents      *consent.Consents             // stored consents
 	Sessions      *session.Sessions             // browser sessions
-	Tokens        *token.Tokens                 // issue, refresh and revocation of tokens
+	Tokens        *token.Tokens                 // issues, refreshes and revokes tokens
 	Launches      *launch.Launches              // launch contexts registered by EHRs
 	Patients      *launch.Patients              // patients that a user may choose
 	Pages         *page.Site                    // HTML pages
-	Deprovisioner *deprovisioning.Deprovisioner // revocation at the request of identity providers
+	Deprovisioner *deprovisioning.Deprovisioner // revokes sessions and grants at the request of identity providers
 
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string
 
-	// SupportsEHRLaunch announces EHR launch in the discovery documents. Clients with LaunchContext imply it.
+	// SupportsEHRLaunch announces EHR launch in the discovery documents. It is implied if any client has LaunchContext.
 	SupportsEHRLaunch bool
 
-	// SignInTargets are further pages that require a sign-in, by name, besides the account page.
+	// SignInTargets contains the pages that require a sign-in, by name, in addition to the account page.
 	SignInTargets map[string]signin.Target
 
-	// OpenRequest opens request objects. Nil rejects them.
+	// OpenRequest opens request objects (RFC 9101). If it is nil, requests with request objects are rejected.
 	OpenRequest flow.OpenRequest
 
 	routes             map[string]http.Handler
-	publicPaths        []string // paths with CORS for all origins
+	publicPaths        []string // paths that allow CORS from all origins
 	metadataExtensions []func(*Metadata)
 	smartExtensions    []func(*smart.Configuration)
 }
 
-// Handle adds an endpoint for a path, including paths below it if it ends with a slash. The
-// endpoint requires https and one of the methods.
+// Handle adds an endpoint for path, and for all paths below it if path ends with a slash. The endpoint requires https and
+// accepts only the given methods.
 func (a *Core) Handle(path string, serve http.HandlerFunc, methods ...string) {
 	a.routes[path] = a.Responder.Handler(serve, methods...)
 }
 
-// HandlePublic is like [Core.Handle], but for an endpoint with CORS for all origins.
+// HandlePublic is like [Core.Handle], but the endpoint allows CORS from all origins.
 func (a *Core) HandlePublic(path string, serve http.HandlerFunc, methods ...string) {
 	a.publicPaths = append(a.publicPaths, path)
 	a.Handle(path, serve, methods...)
@@ -127,7 +127,7 @@ func newCore(c *Config, of *entryGenerations) (*Core, error) {
 	}
 	a.Launches = launch.NewLaunches(c.Store)
 	a.Deprovisioner = &deprovisioning.Deprovisioner{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
-	a.Clients.Sources = nil // added by features of the previous server
+	a.Clients.Sources = nil // removes the sources added by the previous server's features
 	for _, f := range c.Features {
 		if err := f.Extend(a); err != nil {
 			return nil, err

@@ -30,8 +30,8 @@ var documents = []string{
 	"/.well-known/oauth-protected-resource/fhir/R4",
 }
 
-// Scripts at client origins, and no others, may call the client endpoints. All these requests
-// result in errors, which scripts must be able to read too.
+// Only scripts at client origins may call the client endpoints. All requests of this test fail, because scripts must also be
+// able to read errors.
 func TestCORSOfClients(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -93,7 +93,7 @@ func TestCORSTokenExchange(t *testing.T) {
 	}
 }
 
-// Inferno's cors_well_known: discovery documents have CORS for all origins.
+// Inferno's cors_well_known: discovery documents allow CORS from all origins.
 func TestCORSOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -110,7 +110,7 @@ func TestCORSOfDocuments(t *testing.T) {
 	}
 }
 
-// HTML pages have no CORS.
+// HTML pages have no CORS headers.
 func TestNoCORSOfPages(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)

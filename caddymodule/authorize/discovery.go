@@ -23,7 +23,7 @@ import (
 
 // Metadata is the discovery document (OpenID Connect Discovery §3, RFC 8414 §2).
 type Metadata struct {
-	Issuer                string   `json:"issuer"`                                                   // iss of tokens
+	Issuer                string   `json:"issuer"`                                                   // iss claim of tokens
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                   // absolute URL, like all endpoints
 	TokenEndpoint         string   `json:"token_endpoint"`                                           // RFC 6749 §3.2
 	UserinfoEndpoint      string   `json:"userinfo_endpoint"`                                        // OpenID Connect Core §5.3
@@ -39,19 +39,19 @@ type Metadata struct {
 	GrantTypes            []string `json:"grant_types_supported"`                                    // union over all clients
 	SubjectTypes          []string `json:"subject_types_supported"`                                  // public: one sub for all clients
 	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // algorithms of ID tokens
-	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // algorithms of signed userinfo
-	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`                    // at the token endpoint
+	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // algorithms of signed userinfo responses
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`                    // authentication methods at the token endpoint
 	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`         // algorithms of assertions (RFC 7523)
-	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`               // at the revocation endpoint
-	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`    // algorithms of assertions there
-	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`            // at the introspection endpoint
-	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"` // algorithms of assertions there
+	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`               // authentication methods at the revocation endpoint
+	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`    // algorithms of assertions at the revocation endpoint
+	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`            // authentication methods at the introspection endpoint
+	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"` // algorithms of assertions at the introspection endpoint
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                         // RFC 7636
 	ACRValues             []string `json:"acr_values_supported"`                                     // authentication classes
 	Claims                []string `json:"claims_supported"`                                         // claims about users
 	UILocales             []string `json:"ui_locales_supported"`                                     // languages of the pages
-	ClaimsParameter       bool     `json:"claims_parameter_supported"`                               // OpenID Connect Core §5.5
-	RequestParameter      bool     `json:"request_parameter_supported"`                              // request objects by value
+	ClaimsParameter       bool     `json:"claims_parameter_supported"`                               // parameter claims (OpenID Connect Core §5.5)
+	RequestParameter      bool     `json:"request_parameter_supported"`                              // whether the parameter request is supported
 	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`                          // always present, because the default is true
 	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`               // request_uris must be registered
 	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // algorithms of request objects
@@ -158,8 +158,8 @@ func (d *discovery) protectedResource() any {
 	}{d.fhirBase, []string{d.Issuer}, d.features.supportedScopes(), []string{"header"}}
 }
 
-// document serves an immutable JSON document. It is created on first request, because that reads
-// all clients, and the server may be replaced before.
+// document returns a handler that serves an immutable JSON document. The document is created on the first request, because this
+// requires reading all clients, and the server may be replaced before any request.
 func (d *discovery) document(content func() any) http.HandlerFunc {
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(content()) })
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +191,7 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	}
 }
 
-// supportedFeatures contains the conditions of the announced features.
+// supportedFeatures determines which capabilities and scopes are announced.
 type supportedFeatures struct {
 	clients            *client.Registry
 	canQueryFHIRServer bool // the FHIR server can be queried
@@ -199,8 +199,8 @@ type supportedFeatures struct {
 	supportsEHRLaunch  bool // launches by EHRs or by the launch page are possible
 }
 
-// capabilities lists the capabilities of SMART App Launch 2.2, Conformance, with their conditions.
-// Capabilities that only need a client registration are announced even without such a client.
+// capabilities lists the capabilities of SMART App Launch 2.2, Conformance, with their conditions. Capabilities that depend
+// only on how a client is registered are announced even if no such client exists.
 var capabilities = []struct {
 	name string
 	has  func(*supportedFeatures) bool
@@ -238,7 +238,7 @@ func (o *supportedFeatures) capabilityNames() (names []string) {
 	return names
 }
 
-// allowsScope reports whether some client may be granted a scope.
+// allowsScope reports whether at least one client may be granted a scope.
 func (o *supportedFeatures) allowsScope(scope string) bool {
 	return o.clients.ContainsFunc(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
 }
@@ -266,11 +266,11 @@ func levelOf(scope string) string {
 	return resource.Level
 }
 
-// maxScopes limits scopes_supported, which may be incomplete (SMART App Launch 2.2, Conformance).
+// maxScopes is the maximum length of scopes_supported, which may be incomplete (SMART App Launch 2.2, Conformance).
 const maxScopes = 200
 
-// supportedScopes returns the scopes that some client may be granted: first special scopes, then
-// wildcards, then all others.
+// supportedScopes returns the scopes that at least one client may be granted: special scopes first, then wildcards, then all
+// others.
 func (o *supportedFeatures) supportedScopes() []string {
 	scopes := append(slices.Clone(smart.ReservedScopes), "fhirUser")
 	for _, special := range []struct {
@@ -295,8 +295,8 @@ func (o *supportedFeatures) supportedScopes() []string {
 	return scopes
 }
 
-// clientScopes returns the scopes of all clients and the wildcards that include them: a request for
-// a wildcard is granted the client's listed scopes.
+// clientScopes returns the scopes of all clients and the wildcards that include them. Wildcards are included because a client
+// that requests one is granted its listed scopes.
 func (o *supportedFeatures) clientScopes() (wildcards, others []string) {
 	wildcardSet, otherSet := map[string]bool{}, map[string]bool{}
 	o.clients.ContainsFunc(func(c *client.Client) bool {
@@ -316,7 +316,7 @@ func (o *supportedFeatures) clientScopes() (wildcards, others []string) {
 	return slices.Sorted(maps.Keys(wildcardSet)), slices.Sorted(maps.Keys(otherSet))
 }
 
-// hasCondition reports whether granting a scope requires more than its registration for a client.
+// hasCondition reports whether granting a scope requires more than registering it for a client.
 func hasCondition(scope string) bool {
 	return slices.Contains([]string{"launch", "launch/encounter", client.OfflineAccess, client.OnlineAccess}, scope)
 }

@@ -298,7 +298,7 @@ func TestAsymmetricDiscovery(t *testing.T) {
 	}
 }
 
-// Introspection returns the launch context like the token response (SMART App Launch 2.2, Token Introspection).
+// Introspection returns the same launch context as the token response (SMART App Launch 2.2, Token Introspection).
 func TestIntrospectionOfLaunchedToken(t *testing.T) {
 	t.Parallel()
 	b := capable{scopes: resourceScopes, ehr: true}.browser(t)

@@ -37,7 +37,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 }
 
-// sourceFeature adds a source of further clients.
+// sourceFeature adds a client source.
 type sourceFeature struct{ client.Source }
 
 func (f sourceFeature) Extend(core *Core) error {
@@ -47,7 +47,7 @@ func (f sourceFeature) Extend(core *Core) error {
 
 func (sourceFeature) MostPermissive() *client.Client { return new(client.Client) }
 
-// Routing takes time linear in the path's length, because requests are not yet authenticated.
+// Routing takes time linear in the path's length. Attackers can send long paths without authentication.
 func TestLongPath(t *testing.T) {
 	t.Parallel()
 	s := &Server{routes: map[string]http.Handler{"/oauth2/scim/hospital/": http.NotFoundHandler()}, pathPrefixes: []string{"/oauth2/scim/hospital/"}}

@@ -34,7 +34,7 @@ func (bcryptHashes) Compare(hash, password []byte) (bool, error) {
 	return err == nil, err
 }
 
-// A server without Caddy, with one user and one app, and a sign-in.
+// Example starts a server without Caddy, with one user and one app, and signs the user in.
 func Example() {
 	web := httptest.NewUnstartedServer(nil)
 	hash, err := bcrypt.GenerateFromPassword([]byte("alice's password"), bcrypt.MinCost)

@@ -29,10 +29,9 @@ func isInternalError(path string, r *http.Response) bool {
 		r.StatusCode == http.StatusBadRequest && strings.HasPrefix(path, "/oauth2/backchannel_logout/")
 }
 
-// After a failure of any call to a store or to the keys, the same request succeeds when repeated,
-// and the stored data is unchanged. Exceptions are steps that were complete: a session or consent
-// without a code, and partial revocations, which are better than none. If only the response of a
-// store is lost, refresh tokens remain usable, and single-use values count as used.
+// If a call to a store or to the keys fails, the same request succeeds when repeated, and the stored data is unchanged. The
+// exceptions are completed steps: a session or consent without a code, and partial revocations, which are better than none. If
+// only the response of a store is lost, refresh tokens remain usable, but single-use values are marked as used.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, one bool, tt request) {
@@ -87,8 +86,8 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// forEachFault runs try with servers on which one call after another fails, until try returns false.
-// With one, both stores are the same. With lost, the call succeeds and only its response is lost.
+// forEachFault calls try with a new server for each call that can fail, until try returns false. If one is true, a single store
+// serves as both stores. If lost is true, the call succeeds but its response is lost.
 func forEachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *faultyStores, *authorizetest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
@@ -109,14 +108,14 @@ func forEachFault(t *testing.T, p *providertest.Provider, one, lost bool, try fu
 	}
 }
 
-// during sends a request during which a call fails.
+// during sends a request with faults armed.
 func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.Response {
 	f.armed = true
 	defer func() { f.armed = false }()
 	return b.Send(request)
 }
 
-// changedKeys returns the keys with different values, except for keys of the permitted kinds.
+// changedKeys returns the keys whose values differ between before and after. may lists the kinds of keys to ignore.
 func changedKeys(before, after map[string]string, may string) (keys []string) {
 	allowed := func(key string) bool {
 		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")
@@ -142,8 +141,8 @@ type outageResponse int
 const (
 	_                      outageResponse = iota // not tested
 	unavailable                                  // 503 with Retry-After, and an audit event
-	temporarilyUnavailable                       // temporarily_unavailable through the browser
-	goesOn                                       // works as usual
+	temporarilyUnavailable                       // temporarily_unavailable at the client's redirect URI
+	goesOn                                       // succeeds
 	refusedByStore                               // 400, as specified for back-channel logout
 )
 
@@ -212,7 +211,7 @@ func omitsCause(r *http.Response, body string) bool {
 	return json.Unmarshal([]byte(body), &answer) == nil && len(answer) == 1 && answer["error"] == "server_error"
 }
 
-// faultyKeys are keys with failing calls.
+// faultyKeys are keys whose calls can fail.
 type faultyKeys struct {
 	keyring.Keys
 	*faults
@@ -260,7 +259,7 @@ func (k faultyKeys) MAC(ctx context.Context, text string) ([]byte, error) {
 	return k.Keys.MAC(ctx, text)
 }
 
-// faults makes one call to the stores or keys fail while armed.
+// faults makes one call to the stores or keys fail while armed is set.
 type faults struct {
 	armed bool
 	at    int  // index of the failing call
@@ -280,7 +279,7 @@ func (f *faults) next(call string) error {
 	return authorizetest.ErrStoreFailed
 }
 
-// faultyStore is a store with failing calls.
+// faultyStore is a store whose calls can fail.
 type faultyStore struct {
 	*store.Memory
 	name string
@@ -292,7 +291,7 @@ func (s *faultyStore) fails(method, key string) error {
 	return s.next(s.name + "." + method + " " + kind)
 }
 
-// call executes a call unless it has to fail.
+// call executes do unless the call has to fail.
 func (s *faultyStore) call(method, key string, do func() error) error {
 	failed := s.fails(method, key)
 	if failed != nil && !s.lost {
@@ -334,7 +333,7 @@ func (s *faultyStore) Append(ctx context.Context, key string, item []byte, most 
 	return s.call("Append", key, func() error { return s.Memory.Append(ctx, key, item, most, ttl) })
 }
 
-// Do fails as a whole, before or after execution.
+// Do fails for all calls, either before or after executing them.
 func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	var names []string
 	for _, c := range calls {

@@ -66,7 +66,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzRefreshToken sends texts other than the token. None is accepted, causes an internal error, or revokes a family.
+// FuzzRefreshToken sends texts other than the refresh token. No text is accepted, causes an internal error, or revokes a token
+// family.
 func FuzzRefreshToken(f *testing.F) {
 	server := authorizetest.New(f, authorizetest.AllowRefreshTokens)
 	b := authorizetest.NewBrowser(f, server)
@@ -86,7 +87,7 @@ func FuzzRefreshToken(f *testing.F) {
 	})
 }
 
-// FuzzAssertion sends unsigned and forged assertions.
+// FuzzAssertion sends unsigned and forged client assertions.
 func FuzzAssertion(f *testing.F) {
 	server := authorizetest.NewBackendServer(f, nil)
 	good := authorizetest.Assertion(f, jose.ES384, nil, nil)

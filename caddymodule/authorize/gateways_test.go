@@ -52,7 +52,7 @@ func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways 
 		g.handles = append(g.handles, handle)
 		g.servers = append(g.servers, startGateway(t, handle, change))
 	}
-	synctest.Wait() // until each copy is loaded
+	synctest.Wait() // waits until each copy of the revocations is loaded
 	return g
 }
 
@@ -88,7 +88,7 @@ func (g *gateways) roundTrips(do func()) int {
 
 func withoutGrace(c *authorize.Config) { withAllFeatures(c); c.RefreshTokenGrace = -1 }
 
-// Of 50 concurrent uses at three gateways, exactly one succeeds.
+// If a single-use value is used 50 times concurrently at three gateways, exactly one use succeeds.
 func TestGatewaysRace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range requests {
@@ -203,7 +203,7 @@ type skewedStore struct {
 
 func (c skewedStore) Now() time.Time { return c.SharedStore.Now().Add(c.by) }
 
-// endingsElsewhere are revocations of alice's grants to app at the first gateway.
+// endingsElsewhere contains ways to revoke alice's grants to app at the first gateway.
 var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.TokenResponse){
 	"a refresh token is revoked": func(t *testing.T, g *gateways, given authorizetest.TokenResponse) {
 		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.RefreshToken}})
@@ -319,7 +319,7 @@ func TestGatewaysWithClockSkew(t *testing.T) {
 	}
 }
 
-// A gateway with a clock ten minutes ahead disadvantages no client, because the store's clock counts.
+// A gateway whose clock is ten minutes ahead affects no client, because the store's clock is used.
 func TestGatewayClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -421,7 +421,7 @@ func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// guardCheck executes the guard's checks of a token that must be valid.
+// guardCheck returns a function that executes the guard's checks of a token. The token must be valid.
 func guardCheck(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
 	return func() {
 		revoked, err1 := server.IsRevoked(t.Context(), asked.ID)

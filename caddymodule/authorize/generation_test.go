@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// entryGenerations contains the generations of alice and of the client app; 0 means from the configuration.
+// entryGenerations contains the generations of alice and of the client app. 0 means an entry from the configuration.
 type entryGenerations struct{ alice, app oauth2.Generation }
 
 func (of entryGenerations) server(t *testing.T, s store.Store, consent string) *authorize.Server {
@@ -35,8 +35,8 @@ func isActive(b *authorizetest.Browser, access string) bool {
 	return authorizetest.Decode[map[string]any](b.T, asked)["active"] == true
 }
 
-// Grants of a deleted user or client do not pass to a later one with the same name, at any gateway. Moving a
-// user or client between configuration and store keeps consents and factors; users have to sign in again.
+// Grants of a deleted user or client do not pass to a later one with the same name, at any gateway. If a user or client is
+// moved between configuration and store, consents and factors remain, but users have to sign in again.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	type kept struct{ session, factor, consent, grants, access, own bool }
@@ -73,11 +73,11 @@ func TestGenerations(t *testing.T) {
 				r = again.SendOTP(again.OpenSecondFactor(again.SignIn(asked, "alice", "right")), authorizetest.OTP(app, time.Now()))
 			}
 			got.consent = authorizetest.Location(t, r).Query().Has("code")
-			b.Server = tt.after.server(t, s, "") // independent of consent
+			b.Server = tt.after.server(t, s, "") // a server that does not require consent
 			refreshed := b.Refresh(given.RefreshToken, nil)
 			got.grants = b.IsTokenValid(refreshed.AccessToken)
 			if redeemed := b.RequestTokens(code); b.IsTokenValid(redeemed.AccessToken) != got.grants {
-				t.Errorf("the code: %+v, refresh token not rejected with invalid_grant: %+v", redeemed, refreshed)
+				t.Errorf("the code: %+v, the refresh token: %+v", redeemed, refreshed)
 			}
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// sentRedirectURI matches the single parameter that is logged as sent, so that operators can compare it.
+// sentRedirectURI matches the only parameter that is logged as sent. Operators compare it with the registered redirect URIs.
 var sentRedirectURI = regexp.MustCompile(` redirect_uri=("(\\.|[^"\\])*"|\S*)`)
 
 // Request values never reach the log, in any field or encoding, because people type passwords into name fields.
@@ -157,7 +157,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
-// Without an audit function, each outcome is logged exactly once.
+// If there is no audit function, each outcome is logged exactly once.
 func TestEventsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -69,7 +69,7 @@ func buildBinary(ctx context.Context, file string) error {
 		return err
 	}
 	builder.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off")
-	var stepOutput []byte // output of the latest step; a successful step prints warnings, because only tests of dependencies import some modules
+	var stepOutput []byte // output of the latest step; shown only on failure, because successful steps print warnings: tests of dependencies import modules that are missing
 	builder.OnStep = func(e *xcaddy.StepEvent) error {
 		log.Printf("build: %s", e.Step)
 		text, err := io.ReadAll(e.Output)
@@ -82,16 +82,17 @@ func buildBinary(ctx context.Context, file string) error {
 		return fmt.Errorf("%w\n%s", err, stepOutput)
 	}
 	if err := verifyModuleSums(file, string(sums)); err != nil {
-		return errors.Join(err, os.Remove(file)) // the binary may contain other code
+		return errors.Join(err, os.Remove(file)) // the binary failed verification and may contain other code
 	}
 	log.Printf("built %s", file)
 	return nil
 }
 
-// version returns the version of the sources in Go's format: the tag of the commit or a pseudo-version; "" if it is unknown.
+// version returns the version of the sources in Go's format: the tag of the commit or a pseudo-version. It returns "" if the
+// version is unknown.
 func version(ctx context.Context, root string) string {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
-		return "" // a repository around root is that of another project
+		return "" // git would use the repository of a parent folder
 	}
 	return cmp.Or(
 		commandOutput(ctx, "git", "-C", root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*.*.*"),
@@ -99,9 +100,10 @@ func version(ctx context.Context, root string) string {
 	)
 }
 
-// replacements replaces this module with its folder, only at its version, so that Go selects that version. xcaddy downloads a plugin
-// unless a replacement without a version is a prefix of its path, here the parent path, which contains no package. The module's
-// own path is unsuitable: xcaddy passes replacements in random order, and a replacement of all versions overrides the other.
+// replacements replaces only this version of the module with its folder, so that Go selects this version. xcaddy downloads a
+// plugin unless its path begins with the path of a replacement without a version. Therefore, the parent path, which contains no
+// package, is replaced too. The module's path is unsuitable: xcaddy passes replacements in random order, and a replacement
+// without a version overrides the one with a version.
 func replacements(root, version string) []xcaddy.Replace {
 	if version == "" {
 		return []xcaddy.Replace{xcaddy.NewReplace(modulePath, root)}
@@ -109,7 +111,7 @@ func replacements(root, version string) []xcaddy.Replace {
 	return []xcaddy.Replace{xcaddy.NewReplace(modulePath+"@"+version, root), xcaddy.NewReplace(path.Dir(modulePath), root)}
 }
 
-// verifyModuleSums compares the hashes of the modules in a binary with those of go.sum.
+// verifyModuleSums returns an error unless the module hashes in a binary match go.sum.
 func verifyModuleSums(file, sums string) error {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -117,7 +119,7 @@ func verifyModuleSums(file, sums string) error {
 	}
 	for _, m := range info.Deps {
 		if m.Path != modulePath && (m.Replace != nil || !strings.Contains(sums, fmt.Sprintf("%s %s %s\n", m.Path, m.Version, m.Sum))) {
-			err = errors.Join(err, fmt.Errorf("%s contains %s %s, whose checksum does not match go.sum", file, m.Path, m.Version))
+			err = errors.Join(err, fmt.Errorf("%s contains %s %s, whose checksum is not in go.sum", file, m.Path, m.Version))
 		}
 	}
 	return err
@@ -126,7 +128,7 @@ func verifyModuleSums(file, sums string) error {
 // commandOutput returns the standard output of a command, or "" if the command fails.
 func commandOutput(ctx context.Context, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "TZ=UTC") // for pseudo-versions
+	cmd.Env = append(os.Environ(), "TZ=UTC") // pseudo-versions use UTC
 	out, _ := cmd.Output()
 	return strings.TrimSpace(string(out))
 }

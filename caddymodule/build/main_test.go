@@ -11,7 +11,8 @@ import (
 	"github.com/caddyserver/xcaddy"
 )
 
-// xcaddy.json contains the Caddy version of go.mod, only this repository as plugin, and no flags that override xcaddy's own.
+// TestConfigMatchesGoMod checks that xcaddy.json contains the Caddy version of go.mod, this repository as the only plugin, and
+// no flags that override xcaddy's defaults.
 func TestConfigMatchesGoMod(t *testing.T) {
 	text, err := os.ReadFile("../../xcaddy.json")
 	if err != nil {
@@ -56,7 +57,7 @@ func TestVersion(t *testing.T) {
 	want("with a tag", root, "v0.3.0-rc.1")
 }
 
-// The modules of the test binary pass the comparison with go.sum.
+// The module hashes in the test binary match go.sum.
 func TestCheck(t *testing.T) {
 	file, err1 := os.Executable()
 	sums, err2 := os.ReadFile("../../go.sum")
@@ -66,7 +67,7 @@ func TestCheck(t *testing.T) {
 	if err := verifyModuleSums(file, string(sums)); err != nil {
 		t.Error(err)
 	}
-	if err := verifyModuleSums(file, strings.ReplaceAll(string(sums), "github.com/caddyserver/xcaddy v", "github.com/caddyserver/xcaddy w")); err == nil || !strings.Contains(err.Error(), "not in go.sum") {
+	if err := verifyModuleSums(file, strings.ReplaceAll(string(sums), "github.com/caddyserver/xcaddy v", "github.com/caddyserver/xcaddy w")); err == nil || !strings.Contains(err.Error(), "whose checksum is not in go.sum") {
 		t.Errorf("another module: %v", err)
 	}
 }

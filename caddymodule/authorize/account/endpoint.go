@@ -90,7 +90,7 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 	}
 }
 
-// button is a button of the page. Unless anyAge is set, it requires a session that may change factors.
+// button is a button of the page. Unless allowsOldSignIn is set, it requires a session that may change factors.
 type button struct {
 	handle          func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters)
 	allowsOldSignIn bool // no recent sign-in required, or its sealed input proves one

@@ -74,7 +74,7 @@ func (f *factors) requireNewSignIn(w http.ResponseWriter, r *http.Request) {
 	redirectToSignIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
 }
 
-// sessionContext returns the By of a session.
+// sessionContext returns the context of a session.
 func sessionContext(s *session.SignedInPerson) factor.SessionContext {
 	return factor.NewSessionContext(s.SID, s.ACR())
 }
@@ -94,7 +94,7 @@ func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn
 	f.showRecovery(w, r, codes, page.T("Your old recovery codes no longer work."))
 }
 
-// showRecovery shows recovery codes regenerated, once.
+// showRecovery shows new recovery codes, once.
 func (f *factors) showRecovery(w http.ResponseWriter, r *http.Request, codes []string, done *page.Text) {
 	f.renderer.showPage(w, r, page.View{Template: "recoverycodes", Data: page.RecoveryCodes{Codes: codes, Confirmation: done}})
 }

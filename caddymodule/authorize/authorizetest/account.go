@@ -61,8 +61,8 @@ func EnrollApp(b *Browser) (secret string, recovery []string) {
 	return secret, recovery
 }
 
-// AppEnrollmentForm returns the form that enrolls an authenticator app, and the app's key. The form contains the code of the previous time
-// step, so that the current code remains unused.
+// AppEnrollmentForm returns the form that enrolls an authenticator app, and the app's key. The form contains the code of the
+// previous time step, so that the current code remains unused.
 func AppEnrollmentForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
 	page := AccountPage(b, "app")

@@ -25,13 +25,13 @@ var HospitalRecords = map[string]string{
 	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
 }
 
-// ErrUnreachable is the error of a [FHIRServer] with Down set.
+// ErrUnreachable is the error of a [FHIRServer] with Unreachable set.
 var ErrUnreachable = errors.New("connection refused")
 
 // FHIRServer has the patients ada and bob; ada has an encounter.
 type FHIRServer struct {
 	Response    string        // response to every request, unless empty
-	Unreachable bool          // Down makes every request fail.
+	Unreachable bool          // makes every request fail
 	LastReader  launch.Reader // latest reader
 }
 

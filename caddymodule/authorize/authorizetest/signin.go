@@ -276,7 +276,7 @@ func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *a
 						c.IdentityProviders = append(c.IdentityProviders, second)
 					})
 				alice := SignInFederated(t, s)
-				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // set by Named
+				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // set by SetNameClaims
 					run(Clinic{t, other, s}, name)
 					if left := alice.WorkingCredentials(); left != "all" {
 						t.Fatalf("%q: credentials that still work: %s", name, left)

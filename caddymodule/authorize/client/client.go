@@ -182,7 +182,7 @@ func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	return names
 }
 
-// FetchLogo fetches the logo_uri, up to most bytes.
+// FetchLogo fetches the logo_uri, up to maxBytes bytes.
 func (c *Client) FetchLogo(ctx context.Context, maxBytes int) ([]byte, error) {
 	return relyingparty.Fetch(ctx, c.Transport, c.Links.Logo, maxBytes)
 }

@@ -283,8 +283,8 @@ func (a *Approval) appliesTo(patient PatientContext) bool {
 // ExpiresAt returns the expiry of the approval.
 func (a *Approval) ExpiresAt() time.Time { return a.DecidedAt.Add(approvalLifetime) }
 
-// Decision returns a person's earlier answer; false if some items were not requested then. With
-// others, these count as allowed and are not treated as denied.
+// Decision returns a person's earlier decision; false if some items were not requested then. With
+// allowUnrequested, these count as allowed and are not treated as denied.
 func (a *Approval) Decision(items []string, allowUnrequested bool) (decision Decision, isComplete bool) {
 	decision.OfflineAccessUntil = a.OfflineAccessUntil
 	for _, item := range items {

@@ -23,7 +23,7 @@ type Deprovisioner struct {
 }
 
 // RevokeAccounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
-// failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
+// failures can be retried. unknown means permanent removal, after which another person may get a claimed sub.
 func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, reason string, unknown bool) error {
 	if len(accounts) == 0 {
 		e.Logger.InfoContext(ctx, "deprovisioning request for unknown account", "idp", p.Key, "reason", reason)

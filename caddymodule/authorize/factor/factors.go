@@ -160,15 +160,15 @@ func (es *Enrollments) unseal(ctx context.Context, user string, stored []byte) (
 	return es.checkOwner(user, e)
 }
 
-// checkOwner returns the enrolment if it belongs to the current user of the name. It returns an error if it belongs to a later user
-// not yet known at this gateway.
+// checkOwner returns the enrolment if it belongs to the current user of the name. It returns an error if it belongs to a later
+// user not yet known at this gateway.
 func (es *Enrollments) checkOwner(user string, e *Enrollment) (*Enrollment, error) {
 	now := es.Generation(user)
 	switch {
 	case !e.OwnerGeneration.DiffersFrom(now):
 		return e, nil
 	case e.OwnerGeneration > now:
-		return nil, fmt.Errorf("%w: the user name %q now belongs to another person", store.ErrUnavailable, user)
+		return nil, fmt.Errorf("%w: the user name %q now belongs to another person, whom this gateway has not loaded yet", store.ErrUnavailable, user)
 	}
 	return new(Enrollment), nil
 }
@@ -207,7 +207,7 @@ func NewSessionContext(sid, acr string) SessionContext {
 // ErrSecondFactorRequired rejects changes in a session without the user's second factor.
 var ErrSecondFactorRequired = &oauth2.Error{Code: "access_denied", Description: "this change requires a sign-in with a second factor", Status: http.StatusForbidden}
 
-// updateInSession is like change, but in a session. A user with a second factor must have proved it in the session, even if it
+// updateInSession is like update, but in a session. A user with a second factor must have proved it in the session, even if it
 // was enrolled just now in another session. Otherwise an attacker with the password could add a factor.
 func (es *Enrollments) updateInSession(ctx context.Context, user *people.User, by SessionContext, do func(*Enrollment) error) error {
 	return es.update(ctx, user.ID, func(e *Enrollment) error {

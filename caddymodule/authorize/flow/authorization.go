@@ -88,7 +88,7 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 	switch {
 	case err != nil:
 		req.signIn.Purpose.Reject(w, r, err)
-	case otherUser != nil: // shows the account page: any site may have sent the browser here and must not sign the user out
+	case otherUser != nil: // shows the account page, because any site may have sent the browser here and must not be able to sign the user out
 		redirectToPage(e.renderer, w, r, endpoint.SelectAccount, req, otherUser)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
@@ -115,7 +115,7 @@ type authorizer struct {
 	offlineAccess *signin.OfflineAccessRequester
 }
 
-// check checks a request and makes the sign-in continue with this authorizer.
+// check validates a request and continues with this authorizer after its sign-in.
 func (a *authorizer) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	req, err := a.requests.check(ctx, query)
 	if req != nil {
@@ -124,7 +124,7 @@ func (a *authorizer) check(ctx context.Context, query string) (*authorizationReq
 	return req, err
 }
 
-// restoreRequest checks a request again after the sign-in during which the browser stored it.
+// restoreRequest validates a request again after the sign-in, during which the browser stored it.
 func (a *authorizer) restoreRequest(ctx context.Context, query string) (*signin.Request, error) {
 	req, err := a.check(ctx, query)
 	return req.signInRequest(), err
@@ -150,7 +150,7 @@ func (a authorizationPurpose) Reject(w http.ResponseWriter, r *http.Request, err
 	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
-// authorize continues after the sign-in: to the pages for a missing launch context, then to the consent page.
+// authorize continues after the sign-in with the pages for a missing launch context and then the consent page.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	if a.stepUp.RespondIfNeeded(w, r, &req.signIn, signedIn) {
 		return
@@ -175,7 +175,7 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	case !req.signIn.Parameters.PermitsSubject(signedIn.User.ID):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "the signed-in person is not the requested person"})
 	case page != "" && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or an encounter on a page, but prompt is none"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "a patient or an encounter must be selected, but prompt=none does not allow a page"})
 	case page != "":
 		redirectToPage(a.renderer, w, r, page, req, signedIn)
 	case !req.dropUnmetScopes(person):
@@ -203,9 +203,9 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
 	case ask && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, but prompt is none"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the user must consent, but prompt=none does not allow a consent page"})
 	case unconfirmed && req.signIn.Parameters.HasPrompt("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "other apps on the device could use this redirect_uri, so the person must confirm it on a page, but prompt is none"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "other apps on the device could use this redirect_uri, so the user must confirm it, but prompt=none does not allow a page"})
 	case ask, unconfirmed:
 		redirectToPage(a.renderer, w, r, endpoint.Consent, req, signedIn)
 	default:
@@ -227,8 +227,8 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	a.responses.send(w, r, req, req.target.mode, p)
 }
 
-// createResponse creates the response parameters. Writes to each store happen last and in one step, so that
-// a failure uses nothing up.
+// createResponse creates the response parameters. Writes to each store happen last and in one step, so that a failure does not
+// mark anything as used.
 func (a *authorizer) createResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
 	err = store.Retry(ctx, func() error {
 		consentStep, err := a.grants.PrepareIssue(ctx, g)
@@ -244,7 +244,7 @@ func (a *authorizer) createResponse(ctx context.Context, req *authorizationReque
 	return p, err
 }
 
-// commit stores a grant. The error is [store.ErrExists] or [store.ErrChanged] if a concurrent
+// commit stores a grant and marks the request as used. The error is [store.ErrExists] or [store.ErrChanged] if a concurrent
 // request of the same person recorded its consent first.
 func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, steps ...store.Step) error {
 	if req.launch.handle == "" {
@@ -301,7 +301,7 @@ func (req *authorizationRequest) grant(by *session.SignedInPerson, styleURL stri
 	}
 }
 
-// implicitTokenLifetime limits access tokens that pass through the browser, because histories and
+// implicitTokenLifetime is the maximum lifetime of access tokens that pass through the browser, because browser histories and
 // logs retain them (RFC 6819 §5.1.5.3).
 const implicitTokenLifetime = time.Hour
 
@@ -326,8 +326,8 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 	return p, nil
 }
 
-// idTokenResponse returns the response to response_type id_token (OpenID Connect Core §3.2.2.5).
-// Without an access token for userinfo, the ID token contains the claims of the scope (§5.4).
+// idTokenResponse returns the response to response_type id_token (OpenID Connect Core §3.2.2.5). Because the client cannot
+// query userinfo without an access token, the ID token contains the claims of the scope (§5.4).
 func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (responseParameters, error) {
 	user, err := a.accounts.Find(ctx, g.User)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// The case names quote the interface's tables of request parameters (§4.1) and errors (§7). Each
-// error is returned to the redirect URI.
+// The case names quote the tables of request parameters (§4.1) and errors (§7) in docs/evidence/interface.md. Each error is
+// returned to the redirect URI.
 func TestAuthorizeErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -191,7 +191,7 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
-	u := b.SignInAlice(authorizetest.Request(nil)) // the session fills the store's single slot
+	u := b.SignInAlice(authorizetest.Request(nil)) // the session fills the store, which has a capacity of one
 	if q := u.Query(); q.Get("error") != "temporarily_unavailable" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
@@ -233,7 +233,8 @@ func TestScopeGrantedInPart(t *testing.T) {
 	}
 }
 
-// Compatibility options: error_description for every error, in its permitted characters, and JSON as state.
+// With the compatibility options, every error has an error_description in the permitted characters, and JSON is accepted as
+// state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -255,7 +256,7 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// A configured EHR may frame the pages of an authorization request, including errors, and no other page.
+// A configured EHR may frame only the pages of an authorization request, including its error pages.
 func TestFrameAncestors(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -492,8 +493,8 @@ func TestResponsesInFragment(t *testing.T) {
 	}
 }
 
-// Without an access token, the ID token contains the claims of the scope; with one, userinfo
-// returns them (OpenID Connect Core §5.4).
+// If there is no access token, the ID token contains the claims of the scope. Otherwise, userinfo returns them (OpenID Connect
+// Core §5.4).
 func TestImplicitFlowClaims(t *testing.T) {
 	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
@@ -506,8 +507,8 @@ func TestImplicitFlowClaims(t *testing.T) {
 	}
 }
 
-// Errors are sent in the query for code and token, as the interface requires. Another response_mode
-// or response type changes the mode.
+// Errors of response types code and token are sent in the query (docs/evidence/interface.md). A response_mode or another
+// response type changes the mode.
 func TestErrorMode(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -556,7 +557,7 @@ func parseFormPost(t *testing.T, r *http.Response) (action string, fields url.Va
 	return form.Action, form.Fields
 }
 
-// Form Post Response Mode §2 for every response type and for errors.
+// form_post works for every response type and for errors (OAuth 2.0 Form Post Response Mode §2).
 func TestFormPost(t *testing.T) {
 	t.Parallel()
 	const state = `"><script>alert(1)</script>&amp;+ü`
@@ -590,7 +591,7 @@ func TestFormPost(t *testing.T) {
 	}
 }
 
-// The page may run its own script and submit to the client's origin only.
+// The page may run only its own script and submit only to the client's origin.
 func TestFormPostPolicy(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -658,8 +659,8 @@ func TestIssuerInEveryResponse(t *testing.T) {
 	}
 }
 
-// The token flow is disabled by default, absent from the discovery document, without refresh token
-// and not cacheable (RFC 9700 §2.1.2).
+// The token flow is disabled by default and absent from the discovery document. Its response has no refresh token and is not
+// cacheable (RFC 9700 §2.1.2).
 func TestTokenFlowIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}})
@@ -683,8 +684,8 @@ func digest(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Without the request object feature (OpenID Connect Core §6), clients that may send request
-// objects get an error, and clients that must send them are always rejected.
+// If the request object feature is disabled (OpenID Connect Core §6), clients that may send request objects get an error, and
+// clients that must send them are always rejected.
 func TestRequestObjectsNotSupported(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {

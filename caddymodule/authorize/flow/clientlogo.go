@@ -17,20 +17,20 @@ const (
 	logoCacheSize       = 16 << 20  // cache size in bytes
 	logoCacheLifetime   = time.Hour // cache lifetime
 	missingLogoLifetime = time.Minute
-	missingLogoSize     = 1 << 10 // accounted size of a cache entry without a logo, in bytes
+	missingLogoSize     = 1 << 10 // assumed size in bytes of a cache entry without a logo
 )
 
-// clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so that
-// browsers send no requests to the app. Logos are fetched like a jwks_uri, and only images are served.
+// clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so that browsers send no requests to
+// the app. Logos are fetched under the same restrictions as a jwks_uri, and only images are served.
 type clientLogos struct {
 	responder  *endpoint.Responder
 	clients    *client.Registry
 	fetchQueue *fairqueue.Queue
-	cache      boundedcache.Cache[string, cachedLogo] // by logo_uri
+	cache      boundedcache.Cache[string, cachedLogo] // keys are logo_uri values
 }
 
 type cachedLogo struct {
-	logo    *page.Logo // nil: fetching failed
+	logo    *page.Logo // nil if fetching failed
 	expires time.Time
 }
 
@@ -53,7 +53,7 @@ func (e *clientLogos) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logo returns the logo of a client, or nil.
+// logo returns the logo of a client, or nil if it has none.
 func (e *clientLogos) logo(ctx context.Context, clientID string) (*page.Logo, error) {
 	c, err := e.clients.Find(ctx, clientID)
 	if err != nil || c == nil || c.Links.Logo == "" {
@@ -67,7 +67,7 @@ func (e *clientLogos) logo(ctx context.Context, clientID string) (*page.Logo, er
 		return nil, err
 	}
 	defer release()
-	if cached, ok := e.findCached(c); ok { // fetched while waiting
+	if cached, ok := e.findCached(c); ok { // another request fetched the logo in the meantime
 		return cached, nil
 	}
 	return e.fetch(ctx, c), nil

@@ -48,7 +48,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	if to, err := url.Parse(req.target.redirectURI); err == nil {
 		data.RedirectHost = cmp.Or(to.Host, to.Scheme)
 	}
-	if !ask { // consent was given in another tab: only Continue is left
+	if !ask { // consent was given in another tab, so the page only has a Continue button
 		cp.renderer.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 		return
 	}
@@ -62,7 +62,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	cp.renderer.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// pagePatient returns the patient that the page names, at least by id if the FHIR server returns no name.
+// pagePatient returns the patient shown on the page. If the FHIR server returns no name, the page shows the id.
 func (cp *consentPage) pagePatient(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
 	subject := req.patientSubject(user)
 	if subject.IsOnlyPatient || subject.Patient == "" {
@@ -114,8 +114,8 @@ func (cp *consentPage) continueFlow(w http.ResponseWriter, r *http.Request, req 
 	}
 }
 
-// deny records the refusal and returns access_denied to the client. The next request asks for consent
-// again. Otherwise, a client that needs no consent or already has it would get access despite the refusal.
+// deny records the refusal and returns access_denied to the client. Because the refusal is recorded, the next request asks for
+// consent again, even if the client does not need consent or already has it.
 func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, _ oauth2.Parameters) {
 	narrowed := *req
 	ask, err := cp.authorizer.needsConsent(r.Context(), &narrowed, signedIn.User)
@@ -148,7 +148,7 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 	case err != nil && withdrawn: // the page must report that the withdrawal failed
 		cp.responses.redirectError(w, r, req, err)
 		return
-	case err != nil: // not fatal: the next request asks again
+	case err != nil: // not fatal: the next request asks for consent again
 		cp.logger.ErrorContext(r.Context(), "consent not stored", "client_id", req.client.ID, "error", err)
 	}
 	cp.authorizer.respond(w, r, req, signedIn)
@@ -172,9 +172,9 @@ func (cp *consentPage) readDecision(req *authorizationRequest, p oauth2.Paramete
 	return a, err
 }
 
-// needsConsent reports whether the consent page is needed, and otherwise narrows the request to the approved
-// items. The operator vouches for configured clients, so the page is shown only if the configuration or the
-// request requires consent, or after a refusal. Unticked items stay denied in any case.
+// needsConsent reports whether the consent page is needed. If not, it narrows the request to the approved items. Operators
+// vouch for configured clients, so the page is shown only if the configuration or the request requires consent, or after a
+// refusal. Unticked items are always denied.
 func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
@@ -249,8 +249,7 @@ func grantedScope(scope []string, a consent.Decision) (granted []string) {
 	return granted
 }
 
-// isRequired reports whether an item cannot be unticked because the request is meaningless without it:
-// the sign-in itself and the launch context.
+// isRequired reports whether an item cannot be unticked. The sign-in itself and the launch context are required.
 func isRequired(item string) bool {
 	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }

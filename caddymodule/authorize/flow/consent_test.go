@@ -323,7 +323,7 @@ func TestConsentTakenBack(t *testing.T) {
 	}
 }
 
-// The consent page also follows a sign-in at an identity provider and a pushed request.
+// The consent page also appears after a sign-in at an identity provider and after a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -363,7 +363,7 @@ func submitConsent(b *authorizetest.Browser, r *http.Response, change func(form 
 	return authorizetest.Location(b.T, b.Post("/oauth2/consent", form))
 }
 
-// untick clears these checkboxes.
+// untick returns a change that clears the checkboxes with the given names.
 func untick(names ...string) func(url.Values) {
 	return func(form url.Values) {
 		for _, name := range names {
@@ -387,8 +387,8 @@ func TestConsentToAll(t *testing.T) {
 	}
 }
 
-// The reduced scope appears in the token, after a refresh and at introspection, and the next
-// request gets it without a page.
+// The reduced scope appears in the token, after a refresh and at introspection. The next request is granted the same scope
+// without a consent page.
 func TestConsentToLess(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -449,7 +449,7 @@ func TestConsentByKind(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(next.RefreshToken, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
 
-// The page shows the previous choice, and granting less revokes grants with more.
+// The page shows the previous choice. Granting less revokes existing grants with more scopes.
 func TestConsentIsReduced(t *testing.T) {
 	t.Parallel()
 	b := newConsentBrowser(t, nil)
@@ -470,7 +470,7 @@ func TestConsentIsReduced(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(narrow.RefreshToken, nil).Scope, narrow.Scope, "what is still given, after more was")
 }
 
-// The stored form of consents stays readable for other gateways and later versions.
+// Other gateways and later versions can read stored consents.
 func TestStoredConsentsAreStable(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -496,7 +496,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 	}
 }
 
-// The page names the patient and omits scopes without their launch context.
+// The page shows the patient's name and omits scopes whose launch context is missing.
 func TestConsentNamesPatient(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -532,7 +532,7 @@ func TestConsentNamesPatient(t *testing.T) {
 	}
 }
 
-// Access granted for a limited time expires, and the next request asks again.
+// Access granted for a limited time expires. The next request then shows the consent page again.
 func TestConsentForATime(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

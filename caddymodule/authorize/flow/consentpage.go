@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// consentScript returns the script for pages with items that have parts.
+// consentScript returns the name of the page's script, or "" if no item has parts.
 func consentScript(groups []page.ConsentGroup) string {
 	hasParts := func(item page.ConsentItem) bool { return len(item.Parts) > 0 }
 	if slices.ContainsFunc(groups, func(g page.ConsentGroup) bool { return slices.ContainsFunc(g.Items, hasParts) }) {
@@ -79,7 +79,7 @@ func (o *consentContent) groups(items []string, patient page.ConsentPatient) (sh
 	return shown
 }
 
-// recordsHeading returns the heading that names the patient of patient-level scopes.
+// recordsHeading returns the heading for patient-level scopes, with the patient's name.
 func recordsHeading(p page.ConsentPatient) *page.Text {
 	switch {
 	case p.Name != "":

@@ -42,7 +42,7 @@ func isConsentRedirect(r *http.Response) bool {
 	return strings.HasPrefix(r.Header.Get("Location"), "/oauth2/consent?")
 }
 
-// Consent applies only to the patient named on the page.
+// Consent applies only to the patient shown on the page.
 func TestConsentIsForOnePatient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", consentRequired)
@@ -70,7 +70,7 @@ func TestConsentIsForOnePatient(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(bob.RefreshToken, nil).Error, "invalid_grant", "taken back")
 }
 
-// The consent page names the patient of an EHR launch, at least by id, and asks once for each patient.
+// The consent page shows the name of the patient of an EHR launch, or else the id. It appears once for each patient.
 func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -112,7 +112,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	}
 }
 
-// A consent stored by a release without patients applies where the patient is unambiguous.
+// A consent stored by a release that did not record patients applies if the patient is unambiguous.
 func TestConsentFromBeforePatients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -145,7 +145,7 @@ func TestConsentFromBeforePatients(t *testing.T) {
 	}
 }
 
-// The account page shows for each app which patients' records it can access, since when and until when.
+// For each app, the account page shows which patients' records it can access, since when and until when.
 func TestAccountListsPatients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestDeniedConsentIsRemembered(t *testing.T) {
 	}
 }
 
-// For interceptable redirect URIs, a person without pending consent gets a page with Continue only.
+// If another app can intercept the redirect URI, a person who doesn't need to consent gets a page with only a Continue button.
 func TestContinuePage(t *testing.T) {
 	t.Parallel()
 	const local = "http://localhost:3000/callback"
@@ -266,7 +266,7 @@ func TestContinuePage(t *testing.T) {
 	}
 }
 
-// Continue is not consent: if consent has become necessary since the page was shown, the consent page appears.
+// Continue does not give consent. If consent has become necessary since the page was shown, the consent page appears.
 func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
@@ -278,7 +278,7 @@ func TestContinueIsNoConsent(t *testing.T) {
 	}
 }
 
-// The search script runs only on pages with a search, and may connect to this server only.
+// The search script runs only on pages with a search and may connect only to this server.
 func TestSearchWhileTyping(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -412,7 +412,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 	}
 }
 
-// Reopening a patient page after max_age requires a new sign-in before any name is shown.
+// If the patient page is submitted or reloaded after max_age, a new sign-in is required before any name is shown.
 func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 	t.Parallel()
 	for name, fhirUser := range map[string]string{"that would choose by itself": "RelatedPerson/mum", "that shows patients": "Practitioner/alice"} {

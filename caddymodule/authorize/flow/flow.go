@@ -28,7 +28,7 @@ type Config struct {
 	AuthorizePOST  bool                     // accept authorization requests by POST; default false
 	FrameAncestors []string                 // origins that may frame pages of authorization requests; default none
 	Keys           keyring.Keys             // seals state stored in browsers
-	Store          store.Store              // storage for pending requests
+	Store          store.Store              // stores pending requests
 	Pages          *page.Site               // HTML pages
 	Limiter        *lockout.Limiter         // throttles wrong passwords and codes
 	Authenticator  *client.Authenticator    // client authentication and registry
@@ -39,10 +39,10 @@ type Config struct {
 	Tokens         *token.Tokens            // issuer of codes and tokens
 	Launches       *launch.Launches         // registered EHR launches
 	Patients       *launch.Patients         // patients that a person may choose
-	SignInTargets  map[string]signin.Target // further pages that require a sign-in, by name, besides the account page
+	SignInTargets  map[string]signin.Target // pages that require a sign-in, by name, in addition to the account page
 
 	RefreshLifetime time.Duration // maximum lifetime of a grant
-	OpenRequest     OpenRequest   // opens request objects; nil rejects them
+	OpenRequest     OpenRequest   // opens request objects; if nil, they are rejected
 }
 
 // Endpoints returns the handlers of the browser endpoints by path.

@@ -24,8 +24,9 @@ import (
 // forgeries is the number of forged requests.
 const forgeries = 10_000
 
-// No forged request yields a token for a patient that the person may not access. Forgeries: altered,
-// mixed and foreign requests, foreign and used launches, and codes and refresh tokens of other clients.
+// No forged request yields a token for a patient that the person may not access. The forgeries are requests that are altered,
+// spliced or belong to another user, launches that are used or belong to another user, and codes and refresh tokens of other
+// clients.
 func TestForgedContexts(t *testing.T) {
 	t.Parallel()
 	w := newForgeryFixture(t)
@@ -80,14 +81,14 @@ func (w *forgeryFixture) authorize() {
 	case 2:
 		q["launch"] = []string{authorizetest.AlterLetter(handle + "guessed")}
 	}
-	if w.random.IntN(3) == 0 { // without a patient parameter
+	if w.random.IntN(3) == 0 { // unsupported parameters, which must not select a patient
 		q["patient"], q["picked"], q["context"] = []string{w.anyPatient()}, []string{"patient=" + w.anyPatient()}, []string{w.anyPatient()}
 	}
 	b := w.browsers[user]
 	w.got(user, as, w.land(user, b, b.Authorize(authorizetest.Request(q))))
 }
 
-// steal returns the user's browser, sometimes with another browser's binding cookies.
+// steal returns a random user and a copy of the user's browser, sometimes with another browser's binding cookies.
 func (w *forgeryFixture) steal() (string, *authorizetest.Browser) {
 	user := w.anybody()
 	b := authorizetest.NewBrowser(w.t, w.browsers[user].Server)
@@ -137,7 +138,7 @@ func (w *forgeryFixture) chooseEncounter() {
 	})
 }
 
-// post submits a page's form. The result belongs to the signed-in user.
+// post submits a page's form. A resulting code is recorded as issued to user.
 func (w *forgeryFixture) post(user string, b *authorizetest.Browser, path string, form url.Values) {
 	form.Set("request", w.request(user))
 	code := w.land(user, b, b.Post(path, form))
@@ -150,8 +151,8 @@ func (w *forgeryFixture) openPage() {
 	w.got(user, "", w.land(user, b, b.Get(w.one("/oauth2/select_patient?", "/oauth2/select_encounter?", "/oauth2/consent?")+q.Encode())))
 }
 
-// got records an obtained code. If its client is unknown because only the sealed request names it,
-// all clients are tried.
+// got records a code and usually tries to redeem it as each client. as is the code's client, or "" if only the sealed request
+// identifies it.
 func (w *forgeryFixture) got(user, as, code string) {
 	if code == "" {
 		return
@@ -162,7 +163,7 @@ func (w *forgeryFixture) got(user, as, code string) {
 	}
 }
 
-// exchange redeems a random code as a random client.
+// exchange tries to redeem a random code as a random client.
 func (w *forgeryFixture) exchange() {
 	w.redeemCode(pickRandom(w, w.codes), []string{w.one(forgedClients...)})
 }
@@ -178,7 +179,7 @@ func (w *forgeryFixture) redeemCode(code issuedCode, clients []string) {
 	}
 }
 
-// refreshSomething uses a random refresh token as a random client with a random scope.
+// refreshSomething sends a refresh request with a random recent refresh token, client and scope.
 func (w *forgeryFixture) refreshSomething() {
 	token, as := pickRandom(w, w.refresh[max(0, len(w.refresh)-20):]), w.one(forgedClients...)
 	form := authorizetest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pickRandom(w, w.handles)}})
@@ -249,7 +250,7 @@ var fhirUsers = map[string]string{
 	"mum": "RelatedPerson/mum", "carer": "Person/carer",
 }
 
-// clinicianServer is a FHIR server that shows each clinician their own patients and filters for others like
+// clinicianServer is a FHIR server that shows clinicians only their own patients, and filters responses to other people like
 // the guard. Every patient has one encounter.
 type clinicianServer struct{}
 
@@ -282,27 +283,28 @@ func (clinicianServer) Get(_ context.Context, by launch.Reader, path string, que
 	return nil, launch.ErrNoRecord
 }
 
-// registeredLaunch is a registered launch. Each launch has its own patient, otherwise inaccessible to everyone.
+// registeredLaunch is a registered launch. Each launch has a separate patient that is otherwise inaccessible to everyone.
 type registeredLaunch struct {
 	user, client string
 	expired      bool
-	codes        int // codes issued from it
+	codes        int // number of codes redeemed for this launch
 }
 
 // issuedCode is a code, refresh token or sealed request with its client and user.
 type issuedCode struct{ text, client, user string }
 
-// forgeryFixture contains the server, a browser per user, and the attackers' loot.
+// forgeryFixture contains the server, a browser for each user, and the launches, sealed requests, codes and refresh tokens to
+// use in forged requests.
 type forgeryFixture struct {
 	t        *testing.T
 	random   *rand.Rand
 	store    store.Store
 	browsers map[string]*authorizetest.Browser
-	launched map[string]*registeredLaunch // by patient
+	launched map[string]*registeredLaunch // keys are patient ids
 
 	handles                []string
 	sealed, codes, refresh []issuedCode
-	came                   map[string]int // number of tokens by patient
+	came                   map[string]int // number of tokens issued by patient id
 }
 
 var forgedClients = []string{"app", "other", "clinic"}
@@ -349,7 +351,7 @@ func (w *forgeryFixture) anybody() string {
 	return w.one("alice", "dora", "pat", "quinn", "mum", "carer", "guest", "none")
 }
 
-// anyPatient returns a patient, often one that belongs to a user, or an invalid id.
+// anyPatient returns a random patient id, often of a patient that a user may choose, or an invalid id.
 func (w *forgeryFixture) anyPatient(of ...string) string {
 	switch w.random.IntN(8) {
 	case 0, 1, 2:

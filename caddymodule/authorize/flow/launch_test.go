@@ -100,7 +100,7 @@ func TestFHIRUserScopeNeedsFHIRUser(t *testing.T) {
 	}
 }
 
-// Control characters are rejected before the query, because some databases fail on them.
+// Control characters are rejected before the FHIR server is queried, because some databases fail on them.
 func TestPickByControlCharacters(t *testing.T) {
 	t.Parallel()
 	h := &authorizetest.FHIRServer{}
@@ -116,7 +116,7 @@ func TestPickByControlCharacters(t *testing.T) {
 	}
 }
 
-// An invalid date matches no patient, and a response that is no Bundle is an error.
+// An invalid date matches no patient, and a response that isn't a Bundle is an error.
 func TestPickByInvalidDate(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
@@ -165,7 +165,7 @@ func TestPickPatient(t *testing.T) {
 	introspected := authorizetest.Body(t, b.Post("/oauth2/introspect", url.Values{
 		"token": {got.AccessToken}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
 	}))
-	if !strings.Contains(introspected, `"active":false`) { // response for another client
+	if !strings.Contains(introspected, `"active":false`) { // the token was issued to another client
 		t.Errorf("introspected: %s", introspected)
 	}
 }
@@ -229,7 +229,7 @@ func TestPickWhileDown(t *testing.T) {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
 	h.Unreachable = false
-	_, sealed := b.OpenForm(r) // same page again
+	_, sealed := b.OpenForm(r) // opens the same page again
 	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
 }
 
@@ -305,7 +305,7 @@ func TestLaunchEndpoint(t *testing.T) {
 	}
 }
 
-// A launch that cannot be verified is accepted, because the app's own requests will fail.
+// A launch that cannot be verified during an outage of the FHIR server is accepted, because the app's own requests will fail.
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunchBrowser(t, &authorizetest.FHIRServer{Unreachable: true}, "Practitioner/alice", authorizetest.WithEHR)

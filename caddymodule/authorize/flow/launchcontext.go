@@ -20,12 +20,12 @@ import (
 
 // launchContext is the launch context determined so far.
 type launchContext struct {
-	handle       string               // value of the launch parameter, or ""
-	registration *launch.Registration // the registered launch; nil without a handle
+	handle       string               // value of the launch parameter, or "" if absent
+	registration *launch.Registration // the registered launch; nil if handle is empty
 	choice       patientChoice        // choices made on the patient and encounter pages
 }
 
-// isFor reports whether the person may use the launch; true without a launch.
+// isFor reports whether the person may use the launch. It returns true if there is no launch.
 func (l *launchContext) isFor(person launch.Person) bool {
 	return l.registration == nil || l.registration.IsFor(person.Subject, person.FHIRUser)
 }
@@ -51,12 +51,12 @@ func (l *launchContext) vouchingClient() string {
 	return l.registration.Launcher
 }
 
-// patientChoice contains the choices made on the pages, which pass it on sealed.
+// patientChoice contains the choices made on the patient and encounter pages. The pages pass it on in sealed form.
 type patientChoice struct {
 	patient, name string // id and display name
 	encounter     string
-	noPatient     bool // no patient to choose
-	noEncounter   bool // no encounter, or the person declined to choose
+	noPatient     bool // the person has no patient to choose
+	noEncounter   bool // the patient has no encounter, or the person declined to choose one
 }
 
 // encode encodes the choices as text without spaces.
@@ -106,7 +106,7 @@ func contextType(scope string) string {
 	return strings.ToLower(name)
 }
 
-// patient returns the patient of the launch context, or "" if not determined.
+// patient returns the patient of the launch context, or "" if not yet determined.
 func (req *authorizationRequest) patient(person launch.Person) string {
 	if req.launch.registration != nil && req.launch.registration.Patient != "" {
 		return req.launch.registration.Patient
@@ -124,8 +124,8 @@ func (req *authorizationRequest) encounter() string {
 	return req.launch.choice.encounter
 }
 
-// missingContextPage returns the page for the next missing choice, or "". An EHR launch without an encounter
-// means that the EHR has no current encounter.
+// missingContextPage returns the page for the next missing choice, or "" if none is missing. If an EHR launch has no encounter,
+// the EHR has no current encounter.
 func (req *authorizationRequest) missingContextPage(person launch.Person) string {
 	patient := req.patient(person)
 	switch {
@@ -140,7 +140,7 @@ func (req *authorizationRequest) missingContextPage(person launch.Person) string
 
 func requestsEncounter(scope string) bool { return contextType(scope) == "encounter" }
 
-// dropUnmetScopes removes scopes without their context, and fhirUser if the person has no FHIR resource. It reports whether
+// dropUnmetScopes removes scopes whose context is missing, and fhirUser if the person has no FHIR resource. It reports whether
 // any scope remains.
 func (req *authorizationRequest) dropUnmetScopes(person launch.Person) bool {
 	patient := req.patient(person)
@@ -166,8 +166,7 @@ var errMissingContext = &oauth2.Error{
 	Description: "the requested scope needs a patient or a fhirUser, but this person has no FHIR resource and no patient to choose",
 }
 
-// grantContext returns the launch context of the grant, or nil if empty. The site's style is the default
-// for EHR launches without a style.
+// grantContext returns the launch context of the grant, or nil if empty. The default style of EHR launches is the site's style.
 func (req *authorizationRequest) grantContext(person launch.Person, styleURL string) *launch.Context {
 	c := new(launch.Context)
 	if req.launch.registration != nil {
@@ -193,7 +192,7 @@ type patientPicker struct {
 	logger     *slog.Logger
 }
 
-// showPatients handles GET. Without a choice to make, it continues the flow.
+// showPatients handles GET. If there is nothing to choose, it continues the flow.
 func (pk *patientPicker) showPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	pk.offerPatients(w, r, req, signedIn, p, false)
 }
@@ -252,8 +251,8 @@ func (pk *patientPicker) logFailure(r *http.Request, err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// continueFlow stores the choice and continues the flow. The second factor was already requested before
-// this page; requesting it again would return here without the choice.
+// continueFlow stores the choice and continues the flow. The second factor was already requested before this page. Requesting
+// it again would return to this page and lose the choice.
 func (pk *patientPicker) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, chosen patientChoice) {
 	req.launch.choice, req.signIn.FactorsRequested = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
@@ -273,7 +272,7 @@ func (pk *patientPicker) submitPatient(w http.ResponseWriter, r *http.Request, r
 	}
 }
 
-// showEncounters handles GET. Without a choice to make, it continues the flow.
+// showEncounters handles GET. If there is nothing to choose, it continues the flow.
 func (pk *patientPicker) showEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	pk.offerEncounters(w, r, req, signedIn, p, false)
 }
@@ -306,7 +305,7 @@ func (pk *patientPicker) showEncountersFailure(w http.ResponseWriter, r *http.Re
 	pk.renderer.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.logFailure(r, err), Data: data})
 }
 
-// continueWithEncounter stores the encounter, or "" if none.
+// continueWithEncounter stores the encounter, or "" for no encounter, and continues the flow.
 func (pk *patientPicker) continueWithEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, encounter string) {
 	chosen := req.launch.choice
 	chosen.encounter, chosen.noEncounter = encounter, encounter == ""

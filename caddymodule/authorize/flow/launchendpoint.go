@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// launchEndpoint registers launch contexts for EHRs. SMART App Launch 2.2 leaves this exchange to
-// the implementation; this endpoint is the gateway's own API.
+// launchEndpoint registers launch contexts for EHRs. SMART App Launch 2.2 does not specify this exchange, so the API is
+// specific to the gateway.
 type launchEndpoint struct {
 	responder     *endpoint.Responder
 	authenticator *client.Authenticator
@@ -91,8 +91,8 @@ func (e *launchEndpoint) findApp(r *http.Request, p oauth2.Parameters) (*client.
 	return app, err
 }
 
-// checkUser rejects a subject that cannot exist. With identity providers any subject is accepted,
-// because the person may not have signed in yet.
+// checkUser returns an error for a sub that cannot exist. If there are identity providers, it accepts any sub, because the
+// person may not have signed in yet.
 func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 	if sub == "" || len(e.accounts.Providers) > 0 {
 		return nil
@@ -104,8 +104,9 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 	return err
 }
 
-// checkPatient rejects a patient that does not exist at the FHIR server or is hidden from the person's apps, and an
-// encounter of another patient. An outage of the FHIR server is not a reason to reject: the app will detect it.
+// checkPatient returns an error if the patient does not exist at the FHIR server or is hidden from the person's apps, or if the
+// encounter belongs to another patient. It returns no error while the FHIR server is down, because the app will notice the
+// outage.
 func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registration) error {
 	if l.Patient == "" {
 		return nil

@@ -22,9 +22,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// logoutRequest is a checked logout request (OpenID Connect RP-Initiated Logout 1.0 §2).
+// logoutRequest is a validated logout request (OpenID Connect RP-Initiated Logout 1.0 §2).
 type logoutRequest struct {
-	client      *client.Client // nil if the request names no client
+	client      *client.Client // nil if the request does not identify a client
 	subject     string         // from id_token_hint, or ""
 	sid         string         // session id from id_token_hint, or ""
 	redirectURI string
@@ -52,11 +52,11 @@ type logoutEndpoint struct {
 	logger   *slog.Logger
 }
 
-// serve ends the session immediately if the request has an ID token of its user. Other requests
-// need confirmation, because they may come from a link on another site.
+// serve ends the session immediately if the request has an ID token of the session's user. Other requests need confirmation,
+// because they may come from a link on another site.
 //
-// A request without a session cookie, e.g. from a client's server, ends the session named by
-// its hint. A stolen ID token permits no more than that.
+// A request without a session cookie, e.g. from a client's server, ends the session that id_token_hint identifies. A stolen ID
+// token permits nothing else.
 func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		e.servePOST(w, r)
@@ -77,8 +77,8 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// skipsConfirmation reports whether the request needs no confirmation: either no session exists and the redirect is no open
-// redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that session.
+// skipsConfirmation reports whether the request needs no confirmation. This is the case if there is no session and no open
+// redirect, or if the hint belongs to the session's user. If the session cannot be read, the hint must identify that session.
 func (e *logoutEndpoint) skipsConfirmation(r *http.Request, req *logoutRequest) (bool, error) {
 	own, err := e.sessions.FindEndable(r)
 	isSafe := req.redirectURI == "" || !isOpenRedirect(r, req.client)
@@ -142,7 +142,8 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	return l, nil
 }
 
-// readHint reads client, subject and session from an ID token of this issuer, expired or not (RP-Initiated Logout §4).
+// readHint reads client, subject and session from an ID token of this issuer, even if the token has expired (RP-Initiated
+// Logout §4).
 func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -161,13 +162,13 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	l.subject = claims.Subject
 	e.clients.RecordClient(r.Context(), claims.Audience)
 	l.client, err = e.clients.Find(r.Context(), claims.Audience)
-	if l.client != nil { // a hint of a deleted client ends no session
+	if l.client != nil { // a hint issued to a deleted client does not end a session
 		l.sid = claims.Session
 	}
 	return err
 }
 
-// hintedSession returns the session named by the hint, or nil.
+// hintedSession returns the session that the hint identifies, or nil.
 func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*session.Session, error) {
 	if l.sid == "" {
 		return nil, nil
@@ -195,8 +196,8 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 	e.finish(w, r, cmp.Or(target, req.destination()), req.locales)
 }
 
-// endSessions ends the browser's session and the hinted session; both may be the same or missing.
-// The browser's session ends last so that the browser can retry after an error.
+// endSessions ends the browser's session and the hinted session. They may be the same session or nil. The browser's session
+// ends last, so that the browser can retry after an error.
 func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
 	var hinted *session.Session
 	var err error

@@ -141,8 +141,8 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 	}
 }
 
-// A client's server has no session cookie and ends only the session named by its hint (OpenID
-// Connect RP-Initiated Logout §2).
+// A request of a client's server has no session cookie and ends only the session that its hint identifies (OpenID Connect
+// RP-Initiated Logout §2).
 func TestLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
 	bobsBrowser := func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }
@@ -223,8 +223,8 @@ func TestLogoutByHintOfDeletedClient(t *testing.T) {
 	}
 }
 
-// The provider's logout URL contains the provider's ID token. Only the browser that signed in is
-// redirected there, not every sender of a hint.
+// The provider's logout URL contains the provider's ID token. Therefore, only the browser that signed in is redirected there,
+// but not other senders of a hint.
 func TestLogoutByHintSkipsProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -269,7 +269,7 @@ func TestSessionCookieAfterLogout(t *testing.T) {
 	}
 }
 
-// Logout also signs out at the provider, with its ID token as a hint if stored, and returns to the client.
+// Logout also signs out at the provider, with the stored ID token, if any, as a hint. It then returns to the client.
 func TestUpstreamLogout(t *testing.T) {
 	t.Parallel()
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {

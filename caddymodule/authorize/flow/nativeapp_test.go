@@ -77,8 +77,8 @@ var nativeRedirectURIs = []struct {
 	{"com.example.app:/cb", "com.example.other:/cb", false},
 }
 
-// Native apps may use any loopback port or a private-use scheme (RFC 8252 §7). Every other
-// difference in the redirect URI is rejected, and for other clients every difference is.
+// Native apps may use any loopback port or a private-use scheme (RFC 8252 §7). All other differences in the redirect URI are
+// rejected. For other clients, any difference is rejected.
 func TestNativeRedirectURIs(t *testing.T) {
 	t.Parallel()
 	for _, native := range []bool{true, false} {
@@ -112,14 +112,14 @@ func TestNativeRedirectURIs(t *testing.T) {
 	}
 }
 
-// A response that another app could intercept requires a click even with a session (RFC 8252 §8.6).
-// Codes of confidential clients and responses to remote servers require none.
+// A response that another app could intercept requires a click even if there is a session (RFC 8252 §8.6). Codes of
+// confidential clients and responses to remote servers require no click.
 func TestResponseNeedsClick(t *testing.T) {
 	t.Parallel()
 	always, never := []bool{true, true}, []bool{false, false}
 	tests := []struct {
 		name, uri, secret string
-		click             []bool // expected for a code, for a token
+		click             []bool // whether a click is expected, for a code and for a token
 	}{
 		{"localhost", "http://localhost:3000/callback", "", always},
 		{"loopback", "http://127.0.0.1:5000/cb", "", always},
@@ -170,7 +170,7 @@ func TestResponseNeedsClick(t *testing.T) {
 	}
 }
 
-// A silent sign-in at a provider does not count as a click.
+// A silent sign-in at a provider does not replace the click.
 func TestProviderResponseNeedsClick(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

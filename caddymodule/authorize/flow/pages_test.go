@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// allPages returns every HTML page by the request that opens it.
+// allPages returns every HTML page, keyed by the request that opens it.
 func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	t.Helper()
 	b := authorizetest.NewBrowser(t, server)
@@ -103,8 +103,8 @@ func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 	}
 }
 
-// After forms with passwords or decisions the browser continues by GET: 307 and 308 would resend
-// the form (RFC 9700 §4.12).
+// After forms with passwords or decisions the browser continues with GET, because 307 and 308 would resend the form (RFC 9700
+// §4.12).
 func TestFormsAreNotSentOn(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
@@ -148,8 +148,7 @@ func TestForgedHost(t *testing.T) {
 	}
 }
 
-// A page's link back to the app leads to the redirect URI of its request, without a code, and
-// invalidates the page's request.
+// A page's link back to the app leads to the redirect URI, without a code, and invalidates the page's request.
 func TestBackToTheApp(t *testing.T) {
 	t.Parallel()
 	state := url.Values{"state": {"back"}}
@@ -192,7 +191,7 @@ func TestSignedOutPageHasLink(t *testing.T) {
 	authorizetest.WantText(t, authorizetest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
 }
 
-// linkServer is an app's server with logo and links; asked counts its requests.
+// linkServer starts an app's server with a logo and links. asked is the number of requests that it has received.
 func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	var logo bytes.Buffer
 	authorizetest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
@@ -218,8 +217,8 @@ func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	return app, asked
 }
 
-// Pages show the logo and links of a registered app (RFC 7591 §2). The browser sends no request to
-// the app: the gateway fetches the logo once and serves only images.
+// Pages show the logo and links of a registered app (RFC 7591 §2). The gateway fetches the logo once and serves only images, so
+// that the browser sends no request to the app.
 func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
 	app, asked := linkServer(t)

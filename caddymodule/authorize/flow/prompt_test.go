@@ -71,7 +71,7 @@ func outcomeOf(u *url.URL) string {
 	return u.Query().Get("error")
 }
 
-// prompt=login requires one new sign-in, not two.
+// prompt=login requires exactly one new sign-in.
 func TestPromptLoginIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -79,8 +79,8 @@ func TestPromptLoginIsAnswered(t *testing.T) {
 	authorizetest.WantCode(t, b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
 }
 
-// A page left open until the sign-in exceeds max_age requires a new sign-in (OpenID Connect Core
-// §3.1.2.1). After a fresh sign-in the person has a few minutes for the page.
+// If a page is left open until the age of the sign-in exceeds max_age, a new sign-in is required (OpenID Connect Core
+// §3.1.2.1). After a new sign-in, the person has a few minutes for the page.
 func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -120,7 +120,7 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 	})
 }
 
-// With a single identity provider, the provider decides whether a page is needed.
+// If there is a single identity provider, prompt=none is forwarded, and the provider determines whether a page is needed.
 func TestPromptNoneIsForwarded(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -146,8 +146,8 @@ func TestSelectAccount(t *testing.T) {
 	authorizetest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
 }
 
-// "Use another account" sends the browser to the provider with prompt=select_account if there is a
-// single provider without a logout endpoint.
+// "Use another account" sends the browser to the provider with prompt=select_account if the only provider has no logout
+// endpoint.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -285,14 +285,14 @@ func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
 }
 
-// Issuers that share signing keys have separate users.
+// ID tokens of another issuer are rejected as hints even if the signing keys are shared, because issuers have separate users.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	other := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
 	authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
 }
 
-// If another person than the hinted one signs in, the client does not learn their identity.
+// If someone other than the hinted person signs in, the client does not learn who they are.
 func TestAnotherPersonSignsIn(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -350,7 +350,8 @@ func sharedComputer(t *testing.T, change func(*people.IdentityProvider, *authori
 	return p, b
 }
 
-// checkAccountSwitch checks that a response signs Alice out at both sides and then sends login_hint to the provider.
+// checkAccountSwitch checks that a response signs Alice out at the gateway and at the provider, and then sends login_hint to
+// the provider.
 func checkAccountSwitch(t *testing.T, p *providertest.Provider, b *authorizetest.Browser, out *url.URL, hint string) {
 	t.Helper()
 	q := out.Query()
@@ -367,14 +368,14 @@ func checkAccountSwitch(t *testing.T, p *providertest.Provider, b *authorizetest
 	}
 }
 
-// At a shared computer, the next person does not end up in the previous person's provider session, whichever way
-// leads to the provider.
+// On a shared computer, the next person does not end up in the previous person's session at the provider, regardless of how
+// they reach the provider.
 func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		asked url.Values
-		hint  string // sent to the provider afterwards
+		hint  string // login_hint sent to the provider afterwards
 	}{
 		{"prompt=select_account", url.Values{"prompt": {"select_account"}}, ""},
 		{"prompt=select_account for who is signed in", url.Values{"prompt": {"select_account"}, "login_hint": {"ALICE"}}, ""},
@@ -405,8 +406,8 @@ func TestLoginHintKeepsSession(t *testing.T) {
 	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
 }
 
-// The account page is skipped unless login_hint names another person at the same identity provider and pages are
-// allowed.
+// The account page is shown only if login_hint identifies another person at the same identity provider and the request permits
+// pages.
 func TestLoginHintOfCurrentUser(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]url.Values{
@@ -428,7 +429,7 @@ func TestLoginHintOfCurrentUser(t *testing.T) {
 	}
 }
 
-// Typing an address of a provider where another person is signed in signs that person out first.
+// If another person is signed in at the provider to which a typed address belongs, that person is signed out first.
 func TestTypedAddressOfAnotherPerson(t *testing.T) {
 	t.Parallel()
 	p, b := sharedComputer(t, nil)
@@ -442,7 +443,7 @@ func TestTypedAddressOfAnotherPerson(t *testing.T) {
 	checkAccountSwitch(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
 }
 
-// A stored ID token is sent to the provider as a hint, so that it can skip its confirmation.
+// If an ID token is stored, it is sent to the provider as a hint, so that the provider can skip its confirmation.
 func TestUseAnotherAccountWithToken(t *testing.T) {
 	t.Parallel()
 	_, b := sharedComputer(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })

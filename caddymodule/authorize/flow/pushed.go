@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxPendingPushes limits the pending requests that this process has in the store.
+// maxPendingPushes is the maximum number of pending requests that this process may have in the store.
 const maxPendingPushes = 10_000
 
 // clientCredentials are the parameters removed from pushed requests (RFC 9126 §2.1).
@@ -38,14 +38,14 @@ type pushEndpoint struct {
 	pushed        *pushedRequests
 }
 
-// pushedRequests keeps pushed requests until the browser presents their request_uri.
+// pushedRequests stores pushed requests until the browser presents their request_uri.
 //
 // Requests of confidential clients are in the store, because a longer request_uri might exceed
 // proxy limits at the client. Requests of public clients are sealed into their request_uri,
 // because anyone can push as a public client and could fill the store.
 type pushedRequests struct {
 	store        store.Store
-	pendingCount *store.Memory // entries of this process in the store
+	pendingCount *store.Memory // counts the entries of this process in the store
 	sealed       *sealedPushes
 }
 
@@ -112,14 +112,14 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// find returns the pushed request named by request_uri, or nil without request_uri. All other
-// parameters except client_id are ignored (RFC 9126 §4), so that the browser cannot add any. malformed is
-// the parse error of the parameters; it only matters together with request_uri.
+// find returns the pushed request that request_uri identifies, or nil if there is no request_uri. All other parameters except
+// client_id are ignored (RFC 9126 §4), so that the browser cannot add any. malformed is the parse error of the parameters. It
+// is returned only if there is a request_uri.
 func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malformed error) (*pushedRequest, error) {
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
-		return nil, nil // other errors are reported later
+		return nil, nil // the caller reports other errors
 	case malformed != nil:
 		return nil, malformed
 	}
@@ -225,10 +225,10 @@ func isSealed(reference string) bool { return strings.Contains(reference, ".") }
 
 func sealPurpose(clientID string) string { return "pushed " + clientID }
 
-// pushID identifies a sealed request, because several spellings of a reference unseal to the same request.
+// pushID identifies a sealed request. The reference does not, because several spellings unseal to the same request.
 type pushID [16]byte
 
-// maxUsedPushes is the minimum number of used requests that are remembered, about 10 MiB.
+// maxUsedPushes is the minimum number of used requests to remember. They need about 10 MiB.
 const maxUsedPushes = 1 << 17
 
 // usedPushes records the sealed requests used at a single gateway. Pushing alone uses no memory.
@@ -276,7 +276,7 @@ func (u *usedPushes) has(id pushID) bool {
 	return u.hasLocked(id)
 }
 
-// hasLocked is like has, but the caller must hold mu.
+// hasLocked is like has, but the caller must have locked mu.
 func (u *usedPushes) hasLocked(id pushID) bool {
 	_, younger := u.younger[id]
 	_, older := u.older[id]

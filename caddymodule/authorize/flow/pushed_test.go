@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// The client gets a reference, and the browser's response equals that to the pushed request (RFC 9126 §2.2, §4).
+// The client gets a reference, which results in the same response to the browser as the request itself (RFC 9126 §2.2, §4).
 func TestPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -178,8 +178,8 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 	}
 }
 
-// The longest request of a public client works as well pushed as unpushed, because the URL of the
-// sign-in page contains it too. A POST behaves the same (SMART's authorize-post).
+// The longest request that a public client can send directly can also be pushed, because the URL of the sign-in page contains
+// it too. POST behaves the same (SMART's authorize-post).
 func TestLongPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
@@ -220,7 +220,7 @@ func TestPushedRequestRequired(t *testing.T) {
 	authorizetest.WantCode(t, b.SignInAlice(authorizetest.PushedRequest(answer.RequestURI)))
 }
 
-// Pushed requests of public clients use no storage and do not block other requests, regardless of their number.
+// Pushed requests of public clients use no storage and block no other requests, regardless of how many there are.
 func TestPushedRequestsUseNoStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
+// authorizationRequest is a validated request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
 	client            *client.Client
 	signIn            signin.Request // who must sign in, and how
@@ -37,7 +37,7 @@ type authorizationRequest struct {
 	nonce             string
 	claims            requestedClaims
 	fromRequestObject bool                   // parameters are from a request object
-	approvalSubject   consent.PatientContext // patient for whom the person's answer is valid
+	approvalSubject   consent.PatientContext // patient to which the person's consent applies
 	launch            launchContext          // launch context of the client
 }
 
@@ -49,9 +49,8 @@ var RequestParameters = []string{
 	"response_type", "scope", "state", "ui_locales",
 }
 
-// isInterceptable reports whether another app could use the response: any app on a device can
-// listen on loopback or claim a private-use scheme (RFC 8252 §8.6). A confidential client's code is
-// useless without the client's credentials.
+// isInterceptable reports whether another app could use the response. Any app on a device can listen on loopback or claim a
+// private-use scheme (RFC 8252 §8.6), but a confidential client's code is useless without the client's credentials.
 func (req *authorizationRequest) isInterceptable() bool {
 	if !req.client.IsPublic() && req.target.responseType == "code" {
 		return false
@@ -59,8 +58,8 @@ func (req *authorizationRequest) isInterceptable() bool {
 	return client.IsInterceptable(req.target.redirectURI)
 }
 
-// checkProtection rejects a request without the request object that the client must send (RFC 9101 §10.5). It applies
-// to the request as received: a request stored by the gateway already contains the parameters of the object.
+// checkProtection returns an error if the client must send a request object but did not (RFC 9101 §10.5). It applies to the
+// request as received. A request stored by the gateway already contains the parameters of the object.
 func (req *authorizationRequest) checkProtection() error {
 	if req.client.RequestObjects.Required && !req.fromRequestObject {
 		return oauth2.InvalidRequest("this client must send a signed request object (RFC 9101)")
@@ -95,7 +94,7 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	p, objectErr := q.openObject(ctx, p)
 	req, err := q.parseDestination(ctx, p)
 	switch {
-	case err != nil && objectErr != nil: // the redirect URI may be in the object only
+	case err != nil && objectErr != nil: // the redirect URI may only be in the request object
 		return nil, objectErr
 	case err != nil:
 		return nil, err
@@ -108,9 +107,9 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	return req, malformed
 }
 
-// OpenRequest replaces the parameters of a request by those of its request object, given by request or
-// request_uri (OpenID Connect Core §6.3.3, RFC 9101 §6.3). With an error, it returns the parameters for
-// the error response. Without an error, the result contains neither request nor request_uri.
+// OpenRequest replaces the parameters of a request by those of its request object, which is passed in request or request_uri
+// (OpenID Connect Core §6.3.3, RFC 9101 §6.3). If it returns an error, it also returns the parameters for the error response.
+// Otherwise, the result contains neither request nor request_uri.
 type OpenRequest func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error)
 
 // openObject opens the request object of a request, if it has one.
@@ -162,7 +161,7 @@ func (q *requests) parseDestination(ctx context.Context, p oauth2.Parameters) (*
 	}, nil
 }
 
-// checkParameters checks all other parameters. state is first because error responses contain it. refused is
+// checkParameters checks all other parameters. state is first because error responses contain it. objectErr is
 // the error of the request object, if any.
 func (q *requests) checkParameters(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, objectErr error) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameterSize {
@@ -196,7 +195,7 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkProvider rejects an identity provider that the client does not allow.
+// checkProvider returns an error for an identity provider that the client does not allow.
 func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
 	req.signIn.Parameters.IdentityProvider = p.Get("identity_provider")
 	if req.signIn.Parameters.IdentityProvider != "" && !q.accounts.SignInMethods(req.client.IdentityProviders).Includes(req.signIn.Parameters.IdentityProvider) {
@@ -205,7 +204,7 @@ func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters)
 	return nil
 }
 
-// checkPKCE accepts S256 only, because plain does not protect against readers of the request.
+// checkPKCE accepts only S256, because plain does not protect against attackers who can read the request.
 func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
@@ -227,8 +226,8 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkAudience rejects requests for another FHIR server. SMART apps send its URL as aud (SMART App
-// Launch 2.2); a mismatch reveals a counterfeit server.
+// checkAudience returns an error for requests for another FHIR server. SMART apps send the URL of the FHIR server as aud (SMART
+// App Launch 2.2). A mismatch reveals a counterfeit server.
 func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
 	aud := p.Get("aud")
 	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
@@ -255,8 +254,8 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	return nil
 }
 
-// checkState rejects JSON, even if URL-encoded twice: the interface requires Base64 unless the
-// client has the compatibility option.
+// checkState returns an error if state is JSON, even if URL-encoded twice. state must be Base64 (docs/evidence/interface.md)
+// unless the client has the compatibility option.
 func checkState(req *authorizationRequest, p oauth2.Parameters) error {
 	if req.client.HasCompat(client.CompatJSONState) {
 		return nil
@@ -296,8 +295,8 @@ func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return req.claims.read(p.Get("claims"), req.client, &req.signIn.Parameters)
 }
 
-// checkIDTokenHint restricts the sign-in to the subject of id_token_hint (OpenID Connect Core §3.1.2.1).
-// If the hint's key no longer exists, a new sign-in is required.
+// checkIDTokenHint restricts the sign-in to the subject of id_token_hint (OpenID Connect Core §3.1.2.1). If the key that signed
+// the hint no longer exists, a new sign-in is required.
 func (q *requests) checkIDTokenHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -316,7 +315,7 @@ func (q *requests) checkIDTokenHint(ctx context.Context, req *authorizationReque
 	return req.signIn.Parameters.RestrictTo([]any{claims.Subject})
 }
 
-// checkLaunch loads the launch named by the parameter launch. The response uses the launch up.
+// checkLaunch loads the launch that the parameter launch identifies. The authorization response marks it as used.
 func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
 	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
 		return nil
@@ -367,9 +366,9 @@ func defaultMode(responseType string) string {
 	return ModeFragment
 }
 
-// chooseModes selects the response modes of responses and errors. The interface requires errors in
-// the query for both code and token. With response_mode or another response type, errors use the
-// mode of the response (OpenID Connect Core §3.2.2.6).
+// chooseModes selects the response modes of responses and errors. Errors for both code and token are sent in the query
+// (docs/evidence/interface.md). With response_mode or another response type, errors use the mode of the response (OpenID
+// Connect Core §3.2.2.6).
 func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
 	requested, responseType := p.Get("response_mode"), normalizeResponseType(p.Get("response_type"))
 	t.errorMode, t.mode = ModeQuery, defaultMode(responseType)
@@ -398,8 +397,8 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type is not supported for this client"}
 }
 
-// checkResponseMode rejects a mode that would expose tokens to servers and logs, or a code to
-// scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+// checkResponseMode returns an error for a mode that would expose tokens to servers and logs, or a code to scripts (OpenID
+// Connect Core §3.2.2.5, RFC 9700 §4.3).
 func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	t := &req.target
 	standardMode := defaultMode(t.responseType)

@@ -14,7 +14,7 @@ func TestRequestParametersAreKept(t *testing.T) {
 	t.Parallel()
 	read := regexp.MustCompile(`\bp\.Get\("(\w+)"\)`)
 	count := 0
-	for file, function := range map[string]string{ // "" means the whole file
+	for file, function := range map[string]string{ // function that reads parameters; "" means the entire file
 		"request.go":           "",
 		"../signin/request.go": `func \(ps \*Parameters\) Parse`,
 		"../token/endpoint.go": `func CheckResource`,

@@ -77,12 +77,12 @@ func (rs *responses) showConfirmation(w http.ResponseWriter, r *http.Request, re
 	})
 }
 
-// redirectError sends an error to the client in the error mode of the request. The interface
-// requires that only errors of identity providers have an error_description, unless the client
-// has the compatibility option. The audit log explains the other errors.
+// redirectError redirects to the client with an error, in the request's response mode for errors. Only errors of identity
+// providers have an error_description (docs/evidence/interface.md), unless the client has the compatibility option. Other
+// errors are explained only in the audit log.
 //
-// The request is used up unless the error is internal. The second use of a request_uri is shown
-// on a page, because the response to the first use was already sent to the client.
+// The request is marked as used unless the error is internal. Reuse of a request_uri is reported on a page, because the
+// response to its first use was already sent to the client.
 func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := oauth2.AsError(err)
 	switch {
@@ -105,8 +105,8 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	rs.send(w, r, req, req.target.errorMode, p)
 }
 
-// redirectErrorCode returns the error code for a redirect, which has no HTTP status: temporarily_unavailable
-// replaces 503 (RFC 6749 §4.1.2.1) for an unreachable or full store.
+// redirectErrorCode returns the error code for a redirect. Because a redirect has no HTTP status, temporarily_unavailable
+// replaces 503 (RFC 6749 §4.1.2.1) if the store is unreachable or full.
 func redirectErrorCode(e *oauth2.Error, err error) string {
 	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
 		return "temporarily_unavailable"
@@ -114,8 +114,8 @@ func redirectErrorCode(e *oauth2.Error, err error) string {
 	return e.Code
 }
 
-// showFormPost sends a response as a form that the page submits (OAuth 2.0 Form Post Response
-// Mode). The CSP permits the redirect URI's origin only. With a question, the person must click.
+// showFormPost sends a response as a form that the page submits (OAuth 2.0 Form Post Response Mode). The CSP permits only the
+// redirect URI's origin. If there is a question, the person must click.
 func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
 	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.DisplayName(), Question: question}, "submit"
 	if question != nil {

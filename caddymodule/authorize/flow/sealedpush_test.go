@@ -12,7 +12,7 @@ func numbered(n uint64) (id pushID) {
 	return id
 }
 
-// A used request is remembered for its lifetime despite many other uses, and for at most twice that.
+// A used request is remembered for its lifetime despite many other uses, but not for more than twice its lifetime.
 func TestUsedPushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

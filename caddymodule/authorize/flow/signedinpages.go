@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// minAnswerTime is the minimum time for answering a page after sign-in, even if max_age is shorter: a max_age of
-// seconds would otherwise loop. Afterwards another person may be at the browser (OpenID Connect Core §3.1.2.1).
+// minAnswerTime is the minimum time for answering a page after sign-in, even if max_age is shorter. Otherwise, a max_age of a
+// few seconds would cause a loop. After this time, another person may be using the browser (OpenID Connect Core §3.1.2.1).
 const minAnswerTime = 5 * time.Minute
 
 // signedInPages serves the pages of authorization requests for signed-in people.
@@ -25,10 +25,10 @@ type signedInPages struct {
 	authorizer *authorizer
 }
 
-// signedInPage is one page.
+// signedInPage contains the handlers of one page.
 type signedInPage struct {
 	show, submit signedInHandler // handlers for GET and POST
-	deny         signedInHandler // handler for a refusal; nil sends access_denied to the client
+	deny         signedInHandler // handler for a refusal; if nil, access_denied is sent to the client
 	skipsMaxAge  bool            // skips the max_age check, which submit performs itself
 }
 
@@ -94,7 +94,7 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 			req.signIn.Purpose.Reject(w, r, signin.ErrDenied)
 		case p.Get("decision") == "deny":
 			page.deny(w, r, req, signedIn, p)
-		case !page.skipsMaxAge && req.signIn.Parameters.ExceedsMaxAge(signedIn.SignInAge, minAnswerTime): // also for GET: the page may name patients or submit itself
+		case !page.skipsMaxAge && req.signIn.Parameters.ExceedsMaxAge(signedIn.SignInAge, minAnswerTime): // also for GET, because the page may show patients' names or submit itself
 			ps.signIn.Begin(w, r, &req.signIn)
 		case ps.requestSecondFactor(w, r, req, signedIn):
 		case r.Method != http.MethodPost:
@@ -132,8 +132,8 @@ func unsealPageState(renderer *signin.Renderer, r *http.Request, page, sealed st
 // errMissingDecision is the error for a form submitted without one of its buttons.
 var errMissingDecision = oauth2.NewRestartError("Use the buttons on the page. Go back to the app and start again.")
 
-// accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that name
-// another person. A browser has at most one session, so the choice is between that account and another.
+// accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that identify another
+// person. A browser has at most one session, so the choice is between the signed-in account and another account.
 type accountChoice struct {
 	renderer   *signin.Renderer
 	signIn     *signin.SignIn

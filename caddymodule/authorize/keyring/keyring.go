@@ -263,7 +263,7 @@ func (k *Keyring) renewKeys(ctx context.Context) (*keySet, error) {
 	return set, err
 }
 
-// replaceStored stores the keys returned by altered, unless nil.
+// replaceStored stores the keys returned by update, unless nil.
 func (k *Keyring) replaceStored(ctx context.Context, action string, update func(*keySet) ([]storedKey, error)) (*keySet, error) {
 	document, err := k.storage.Update(ctx, k.storageName, func(document []byte) ([]byte, error) {
 		set, err := k.parseKeys(document)

@@ -49,9 +49,9 @@ func (c *Context) Check() error {
 	case c.Encounter != "" && c.Patient == "":
 		return errors.New("encounter requires the parameter patient")
 	case len(c.Intent) > maxTextLength:
-		return fmt.Errorf("intent is the expression is longer than %d bytes", maxTextLength)
+		return fmt.Errorf("intent is longer than %d bytes", maxTextLength)
 	case len(c.Tenant) > maxTextLength:
-		return fmt.Errorf("tenant is the expression is longer than %d bytes", maxTextLength)
+		return fmt.Errorf("tenant is longer than %d bytes", maxTextLength)
 	case len(c.FHIRContext) > maxReferences:
 		return fmt.Errorf("fhirContext has more than %d entries", maxReferences)
 	}
@@ -124,7 +124,7 @@ func (r Reference) checkReference() error {
 	case !isTypeName(resourceType) || !IsID(resource):
 		return fmt.Errorf("reference %q must have the form Type/id, such as ImagingStudy/123", r.Reference)
 	case (resourceType == "Patient" || resourceType == "Encounter") && (r.Role == "" || r.Role == "launch"):
-		return fmt.Errorf("%s must be sent in the parameter %s, or with another role", resourceType, strings.ToLower(resourceType))
+		return fmt.Errorf("%s must be sent in the parameter %s, or with a role other than launch", resourceType, strings.ToLower(resourceType))
 	case r.Type != "" && r.Type != resourceType:
 		return fmt.Errorf("type %s does not match the reference", r.Type)
 	}
@@ -151,7 +151,7 @@ func (r Reference) checkLength() error {
 		texts = append(texts, r.Identifier.System, r.Identifier.Value)
 	}
 	if slices.ContainsFunc(texts, func(text string) bool { return len(text) > maxURL }) {
-		return fmt.Errorf("reference, canonical, type, role or identifier is the expression is longer than %d bytes", maxURL)
+		return fmt.Errorf("reference, canonical, type, role or identifier is longer than %d bytes", maxURL)
 	}
 	if r.Type != "" && !isTypeName(r.Type) {
 		return fmt.Errorf("type %q is not a resource type", r.Type)

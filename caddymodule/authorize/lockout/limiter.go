@@ -156,7 +156,7 @@ func (l *Policy) Complete() error {
 	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, maxMaxWait)
 }
 
-// Attempt calls check, or returns a [WaitError] if a counter must wait. Only the error wrong counts as a failure.
+// Attempt calls check, or returns a [WaitError] if a counter must wait. Only wrongErr counts as a failure.
 func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrongErr error, check func() error) (err error) {
 	if l.Off {
 		return check()

@@ -132,7 +132,7 @@ var (
 	errTooManyAttempts = errors.New("too many concurrent sign-in attempts for one account")
 )
 
-// updateTallies alters the tallies of counters in one step. Errors of alter are final only for stored
+// updateTallies alters the tallies of counters in one step. Errors of update are final only for stored
 // tallies, which take another round trip than cached tallies of a shared store.
 func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
 	l.reservations.initOnce.Do(l.reservations.init)
@@ -171,7 +171,7 @@ func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update 
 	return newBusyError(errors.New("lockout counters: too many conflicting updates by other gateways"))
 }
 
-// updateLocalTallies is like change, but for a store of this process: attempts are in memory, and only changed
+// updateLocalTallies is like updateTallies, but for a store of this process: attempts are in memory, and only changed
 // tallies are written. It requires the turns of the counters. Attempts end even if writing fails.
 func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
 	for range maxRetries {

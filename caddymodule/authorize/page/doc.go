@@ -3,7 +3,7 @@
 //
 //	site.go        Site, and View: one page to show; the Content-Security-Policy; the style for launched apps
 //	content.go     data of each template, and ShowMessage for pages without a form
-//	translation.go texts created in Go: T, Plural, And, Problem; the languages; translation of texts and dates
+//	translation.go texts created in Go: T, Plural, JoinWithAnd, ErrorText; the languages; translation of texts and dates
 //	branding.go    a site's name, logo and color
 //	templates.go   template files, AddFiles for files of features, and parsing for each language
 //

@@ -30,7 +30,7 @@ type storedAccount struct {
 	Username string   `json:"username,omitempty"`
 	User     User     `json:"user"`
 
-	FHIRMatch *launch.FoundPerson `json:"found,omitempty"` // match at the FHIR server
+	FHIRMatch *launch.FoundPerson `json:"found,omitempty"` // result of the search for the person at the FHIR server
 }
 
 // Accounts manages local users and federated accounts.
@@ -55,16 +55,16 @@ type Accounts struct {
 	Lifetime time.Duration
 }
 
-// ErrNotAllowed rejects a person excluded by the provider's rules or by the client.
+// ErrNotAllowed is returned for a person excluded by the provider's rules or by the client.
 var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person is not permitted to sign in"}
 
 // durableAccount is an account in the durable store.
 type durableAccount struct {
 	storedAccount
-	Until time.Time `json:"until,omitzero"` // expiry of the last reference
+	Until time.Time `json:"until,omitzero"` // expiry of the last session or token that refers to the account
 }
 
-// storedAccount returns a stored account, or nil. It restores kept accounts from the durable store.
+// storedAccount returns a stored account, or nil. If the store lacks the account, it is restored from the durable store.
 func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := store.GetJSON[storedAccount](ctx, a.Store, accountKey(id))
 	if stored == nil && err == nil {
@@ -107,11 +107,11 @@ func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject s
 		return nil
 	}
 	id := user
-	if a.Directory.User(user) != nil { // linked
+	if a.Directory.User(user) != nil { // the account is linked to a local user
 		id = accountID(p.subIssuer(), subject)
 	}
 	value, err := a.Store.Get(ctx, accountKey(id))
-	if errors.Is(err, store.ErrNotFound) { // removed concurrently
+	if errors.Is(err, store.ErrNotFound) { // the account was removed concurrently
 		return nil
 	}
 	if err != nil {
@@ -120,8 +120,8 @@ func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject s
 	return a.storeDurably(ctx, id, value, lifetime+a.Lifetime)
 }
 
-// storeDurably keeps an account and its index entries for at least a lifetime, together with other steps.
-// It writes only if the account has changed or has to be kept longer.
+// storeDurably writes an account and its index entries to the durable store for at least lifetime, together with other steps.
+// It writes only if the account has changed or has to be stored longer.
 func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
 	durable, err := store.FromJSON[durableAccount](account)
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, 
 	})
 }
 
-// storedIndexKeys returns the index keys of a kept account.
+// storedIndexKeys returns the index keys of an account in the durable store.
 func storedIndexKeys(value []byte) []string {
 	account, err := store.FromJSON[storedAccount](value)
 	if account == nil || err != nil {
@@ -155,7 +155,7 @@ func storedIndexKeys(value []byte) []string {
 	return account.indexKeys()
 }
 
-// durableCalls returns the calls that replace the kept account, if any.
+// durableCalls returns the calls that replace the account in the durable store, if any.
 func (a *Accounts) durableCalls(id string, durable *durableAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
 	durable.Until = a.now().Add(lifetime).Truncate(time.Second)
 	if old != nil {
@@ -176,7 +176,7 @@ func (a *Accounts) durableCalls(id string, durable *durableAccount, old []byte, 
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
 
-// Rename replaces an account's user name with the provider's new name, unless the name is no longer from.
+// Rename replaces an account's user name with to, the provider's new name. It has no effect if the user name is no longer from.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil || lowerASCII(stored.Username) != lowerASCII(from) || lowerASCII(from) == lowerASCII(to) {
@@ -198,7 +198,7 @@ func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) e
 
 const durableAccountPrefix = "kept-account:"
 
-// restoreAccount copies a kept account back to the store and returns it, or nil.
+// restoreAccount copies an account from the durable store to the store and returns it, or nil.
 func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := a.Durable.Get(ctx, durableAccountPrefix+id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -224,7 +224,7 @@ func (s *storedAccount) indexKeys() []string {
 	return keys
 }
 
-// names returns the user name and the verified address; "" if missing.
+// names returns the user name and the verified address. Missing values are "".
 func (s *storedAccount) names() []string {
 	return []string{s.Username, s.identity().verifiedEmail()}
 }
@@ -238,8 +238,8 @@ func (s *storedAccount) describe() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.Subject, UserName: cmp.Or(s.names()...)}
 }
 
-// Find returns the user with a sub, or nil if the user may no longer sign in: the user was removed
-// or disabled, or the provider was removed or rejects the user.
+// Find returns the user with a sub. It returns nil if the user was removed or disabled, or if the provider was removed or
+// rejects the user.
 func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	switch user := a.Directory.User(id); {
 	case user != nil && user.Disabled:
@@ -265,7 +265,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.Clients != nil && a.Clients.FindConfigured(id) != nil { // since then: see assignSub
+	if a.Clients != nil && a.Clients.FindConfigured(id) != nil { // a client was configured with this id after the sign-in; see assignSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]
@@ -275,10 +275,9 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	return stored, nil
 }
 
-// Admit returns the user for a provider's identity: the linked local user, or a federated one. The
-// error is [ErrNotAllowed] if the person is rejected. The identity is stored in both cases, for
-// rules configured later. If a client needs the person's FHIR resource, sign-in fails while the
-// FHIR server cannot be searched.
+// Admit returns the user for a provider's identity, which is either the linked local user or a federated user. The error is
+// [ErrNotAllowed] if the person is rejected. The identity is stored in both cases, so that rules configured later can be
+// applied. If a client needs the person's FHIR resource, sign-in fails while the FHIR server cannot be searched.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
 	audit.FromContext(ctx).Person = p.newStoredAccount(id).describe()
 	local := a.linkedUser(p, id)
@@ -306,8 +305,8 @@ func (p *Provider) newStoredAccount(id identity) *storedAccount {
 	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 }
 
-// applyRules applies the provider's rules to a person and determines the sub. A linked account uses the
-// local user's sub but is stored under the hash.
+// applyRules applies the provider's rules to a person and determines the sub. A linked account uses the local user's sub but is
+// stored under the hash of issuer and subject.
 func applyRules(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
 	switch {
 	case !p.allowsSignIn(*id):
@@ -337,8 +336,8 @@ func (p *Provider) fhirUser(a *storedAccount) string {
 	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
 }
 
-// IsUnlinked reports whether a local user can no longer sign in as a provider's subject: the provider
-// was removed or replaced, rejects the user, or is linked to another user.
+// IsUnlinked reports whether a local user can no longer sign in as a provider's subject, because the provider was removed or
+// replaced, rejects the subject, or is no longer linked to the user.
 func (a *Accounts) IsUnlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
 	if provider == "" || a.Directory.User(user.ID) == nil {
 		return false, nil
@@ -394,7 +393,8 @@ func (a *Accounts) findFHIRUser(ctx context.Context, p *Provider, id *identity) 
 	return nil, nil
 }
 
-// checkFHIRUser makes the reference relative to the FHIR base, or drops it if it does not name a person there.
+// checkFHIRUser makes user.FHIRUser relative to the FHIR base. If it does not refer to a person at the FHIR server, it is
+// cleared and a warning is logged.
 func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
 	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
@@ -413,7 +413,7 @@ type subOwner struct {
 }
 
 const (
-	// ownershipLifetime exceeds the lifetime of every grant, counted from the last sign-in.
+	// ownershipLifetime exceeds the lifetime of every grant, measured from the last sign-in.
 	ownershipLifetime = 2 * 366 * 24 * time.Hour
 
 	// ownershipRenewalAge is the age at which a sign-in renews the owner's record.
@@ -497,8 +497,8 @@ func revokePreviousOwner(ctx context.Context, a *Accounts, sub string) error {
 	return a.DeleteAccount(ctx, sub)
 }
 
-// ReleaseSub lets another person get a claimed sub and reports whether the sub has an owner. A
-// sign-in by the owner cancels the release.
+// ReleaseSub makes a claimed sub available to other people and reports whether the sub has an owner. A sign-in by the owner
+// cancels the release.
 func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
 	err = store.UpdateValue(ctx, a.Durable, store.Key("sub-owner", sub), ownershipLifetime, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
@@ -511,8 +511,8 @@ func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err e
 	return owned, err
 }
 
-// checkLink returns an error if another user has the same verified address and a provider links by
-// address, which would be ambiguous.
+// checkLink returns an error if a provider links by address and another user has the same verified address, because the link
+// would be ambiguous.
 func (d *Directory) checkLink(u *User) error {
 	if !d.linksByEmail || !u.EmailVerified || u.Email == "" {
 		return nil
@@ -525,7 +525,7 @@ func (d *Directory) checkLink(u *User) error {
 	return nil
 }
 
-// linkedUser returns the local user of a person, or nil. It includes disabled users, so that the person
+// linkedUser returns the local user to which a person is linked, or nil. It also returns disabled users, so that the person
 // does not get a separate account.
 func (a *Accounts) linkedUser(p *Provider, id identity) *User {
 	for _, user := range a.Directory.addresses.Get(lowerASCII(id.verifiedEmail())) {
@@ -536,7 +536,7 @@ func (a *Accounts) linkedUser(p *Provider, id identity) *User {
 	return nil
 }
 
-// isLinked reports whether a person of the provider is the local user. At most one user matches ([Directory.Add]).
+// isLinked reports whether a person of the provider is linked to the local user. At most one user matches ([Directory.Add]).
 func (p *Provider) isLinked(id identity, user *User) bool {
 	address := id.verifiedEmail()
 	return p.LinkEmail && address != "" && user.EmailVerified && lowerASCII(user.Email) == lowerASCII(address)
@@ -554,9 +554,9 @@ func NewNotAllowedError(why error) error {
 // ErrAccountNotDeleted means that a rejected person keeps their grants because the store failed.
 var ErrAccountNotDeleted = errors.New("deleting the federated account failed")
 
-// rejectPerson rejects a person and deletes the accounts that the same provider admitted earlier, which ends
-// their sessions and tokens. The identity must be from an ID token verified just now, so that only the
-// provider can cause this. Accounts last admitted by another idp of the same issuer are left alone.
+// rejectPerson rejects a person and deletes the accounts that the same provider admitted earlier, which ends their sessions and
+// tokens. The identity must come from an ID token that was just verified, so that only the provider can trigger the deletion.
+// Accounts last admitted by another idp of the same issuer are not deleted.
 func rejectPerson(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
 	found, err := Finder{a}.FindBySubject(ctx, p, id.subject)
 	for _, known := range found {
@@ -575,11 +575,11 @@ func rejectPerson(ctx context.Context, a *Accounts, p *Provider, id identity, wh
 
 // DeleteAccount deletes an account, which invalidates its sessions and grants until the person signs in again.
 func (a *Accounts) DeleteAccount(ctx context.Context, id string) error {
-	// The kept account is deleted first; otherwise the other would be restored from it.
+	// The account in the durable store is deleted first. Otherwise, the account could be restored from there.
 	return store.Do(ctx, store.NewStep(a.Durable, store.DeleteCalls(durableAccountPrefix+id)...), store.NewStep(a.Store, store.DeleteCalls(accountKey(id))...))
 }
 
-// denialReason describes how a person fails each rule, without claim values.
+// denialReason returns an error that describes how a person fails each rule, without claim values.
 func (p *Provider) denialReason(id identity) error {
 	var mismatches []string
 	for _, rule := range p.Allow {

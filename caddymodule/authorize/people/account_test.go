@@ -42,7 +42,7 @@ func TestStoredAccountMembers(t *testing.T) {
 // newAccounts returns in-memory accounts with one provider.
 func newAccounts(p *Provider) *Accounts {
 	kept := store.NewMemory(0, 0)
-	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // no error without users
+	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // cannot fail for an empty list
 	return &Accounts{
 		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
 		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour,
@@ -108,7 +108,7 @@ func TestClaimedPatientsAreIDs(t *testing.T) {
 	}
 }
 
-// A claim that is too long or has too many values is unread as a whole, and policies that depend on it deny access.
+// A claim that is too long or has too many values is not read at all, and policies that depend on it deny access.
 func TestLongClaimIsUnread(t *testing.T) {
 	t.Parallel()
 	many := make([]any, maxClaimValues+1)
@@ -133,7 +133,7 @@ func TestLongClaimIsUnread(t *testing.T) {
 	}
 }
 
-// The result of a FHIR server search counts only while the provider is configured with that search.
+// The result of a FHIR server search is used only while the search is configured for the provider.
 func TestFoundPersonNeedsSearch(t *testing.T) {
 	t.Parallel()
 	search := launch.PersonSearch{Type: "Practitioner", System: "urn:staff", Claim: "number"}
@@ -183,7 +183,7 @@ func TestLinksAreUnambiguous(t *testing.T) {
 	}
 }
 
-// Rename replaces only the account's present name.
+// Rename replaces a user name only if it is the account's current name.
 func TestRenameOfAnotherName(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string]string{"ann": "eve", "ANN": "eve", "ben": "ann", "": "ann"} {
@@ -212,15 +212,15 @@ func TestIndexEntryIsBounded(t *testing.T) {
 	}
 }
 
-// An account is found only for the provider of its issuer, even if the index of another issuer lists it
-// because its sub belonged to that issuer's person, and even if both issuers have the same subject and name.
+// An account is found only at the provider of its issuer. This is true even if the index of another issuer lists it because its
+// sub belonged to a person of that issuer, and even if both issuers use the same subject and name.
 func TestFinderOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	const sub, subject, name = "e1", "1", "ann"
 	clinic := &Provider{IdentityProvider: IdentityProvider{Key: "clinic", Issuer: "https://clinic.example"}}
 	accounts := newAccounts(hospital)
 	accounts.Providers[clinic.Key] = clinic
-	for _, p := range []*Provider{clinic, hospital} { // the second provider owns it now
+	for _, p := range []*Provider{clinic, hospital} { // the account now belongs to hospital
 		if err := accounts.put(t.Context(), sub, &storedAccount{Provider: p.Key, Issuer: p.Issuer, Subject: subject, Username: name, User: User{ID: sub}}); err != nil {
 			t.Fatal(err)
 		}

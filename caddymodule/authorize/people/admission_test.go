@@ -85,8 +85,8 @@ func withAllowRule(claim, value string) func(*people.IdentityProvider, *authoriz
 	}
 }
 
-// Rejecting a formerly admitted person revokes their session, codes, access and refresh tokens.
-// Rejecting another person, or a rejection by another idp with its own rules, changes nothing.
+// Rejecting a formerly admitted person revokes their session, codes, and access and refresh tokens. Rejecting another person,
+// or a rejection by another idp with different rules, changes nothing.
 func TestRefusedAccountEnds(t *testing.T) {
 	t.Parallel()
 	clinician := []providertest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
@@ -131,7 +131,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 	}
 }
 
-// The same subject of two issuers is two people.
+// The same subject at two issuers identifies two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	t.Parallel()
 	one, two := providertest.Start(t), providertest.Start(t)
@@ -140,8 +140,8 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 	}
 }
 
-// A subject is the same person through every idp of its issuer, and the latest sign-in updates the
-// claims (OpenID Connect Core §5.7).
+// A subject identifies the same person at every idp of its issuer, and the latest sign-in updates the claims (OpenID Connect
+// Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -162,7 +162,7 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	}
 }
 
-// A subject is any text of up to 255 bytes and never matches a local user (OpenID Connect Core §2).
+// A subject can be any text of up to 255 bytes and never matches a local user (OpenID Connect Core §2).
 func TestStrangeSubjects(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -301,7 +301,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 	}
 }
 
-// The same key with another issuer is another provider.
+// A provider with the same key but another issuer is a different provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	one, two := providertest.Start(t), providertest.Start(t)
@@ -315,7 +315,7 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// A session started through a provider ends with the provider, including sessions of local users.
+// A session started through a provider ends when the provider is removed, including sessions of local users.
 func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -608,7 +608,7 @@ func TestSubClaimOfLinkedUser(t *testing.T) {
 	}
 }
 
-// An account with a claimed sub and its index entries are stored as long as the refresh token.
+// An account with a claimed sub and its index entries are stored as long as the refresh token is valid.
 func TestClaimedAccountIsKept(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {

@@ -31,17 +31,17 @@ type Directory struct {
 	// incomplete. Default: the list is complete.
 	CheckComplete func(context.Context) error
 
-	users        *snapshotmap.Map[*User]    // by id
-	names        *snapshotmap.Map[[]string] // ids by [lockout.CanonicalName]
-	addresses    *snapshotmap.Map[[]string] // ids by lower-case e-mail address
+	users        *snapshotmap.Map[*User]    // keys are user ids
+	names        *snapshotmap.Map[[]string] // user ids by [lockout.CanonicalName]
+	addresses    *snapshotmap.Map[[]string] // user ids by lower-case e-mail address
 	linksByEmail bool                       // whether a provider links by verified address, which makes verified addresses unique
 
 	comparer   PasswordComparer
 	hashQueues *hashQueues
 }
 
-// decoyHash returns a hash to compare for an unknown name, so that timing does not reveal which names exist. Each
-// name always gets the same hash of some user: with a single decoy, users with faster hashes would stand out.
+// decoyHash returns a hash to compare for an unknown name, so that timing does not reveal which names exist. Each name always
+// gets the same hash of some user. With a single decoy, users with faster hashes would stand out.
 func (d *Directory) decoyHash(id string) string {
 	return d.users.PickByKey(id).PasswordHash
 }
@@ -55,8 +55,8 @@ type PasswordComparer interface {
 // ErrWrongPassword is returned for wrong passwords and unknown users, deliberately indistinguishable.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// NewDirectory returns a directory of users, or an error for an invalid user. Set linked if an
-// identity provider links people to users by verified e-mail address, which must then be unique.
+// NewDirectory returns a directory of users, or an error for an invalid user. linksByEmail must be true if an identity provider
+// links people to users by verified e-mail address, which must then be unique.
 func NewDirectory(users []User, compare PasswordComparer, linksByEmail bool) (*Directory, error) {
 	d := &Directory{
 		users: new(snapshotmap.Map[*User]), names: new(snapshotmap.Map[[]string]), addresses: new(snapshotmap.Map[[]string]),
@@ -77,7 +77,7 @@ func (d *Directory) Clone() *Directory {
 	return &clone
 }
 
-// Add adds a user. For an invalid user it returns an error and changes nothing.
+// Add adds a user. If the user is invalid, it returns an error and changes nothing.
 func (d *Directory) Add(u User) error {
 	if err := namecheck.CheckConfigured(u.ID); err != nil {
 		return fmt.Errorf("user %q: the user name %w", u.ID, err)
@@ -132,7 +132,7 @@ func (d *Directory) User(id string) *User { return d.users.Get(id) }
 // Len returns the number of users.
 func (d *Directory) Len() int { return d.users.Len() }
 
-// Generation returns the generation of the user with the id; 0 without such a user.
+// Generation returns the generation of the user with the id, or 0 if there is no such user.
 func (d *Directory) Generation(id string) oauth2.Generation {
 	if user := d.User(id); user != nil {
 		return user.Generation
@@ -147,8 +147,8 @@ func (d *Directory) checkComplete(ctx context.Context) error {
 	return d.CheckComplete(ctx)
 }
 
-// ResolveName returns the id of the account for a typed name: the exact match, otherwise the only
-// match by canonical name; "" without a match.
+// ResolveName returns the account id for a typed name. An exact match takes precedence over a unique match by canonical name.
+// It returns "" if nothing matches.
 func (d *Directory) ResolveName(input string) string {
 	if d.User(input) != nil {
 		return input
@@ -160,7 +160,7 @@ func (d *Directory) ResolveName(input string) string {
 }
 
 // CheckPassword returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
-// fairly per network. known means that the user has signed in with this browser before.
+// fairly per network. knownBrowser means that the user has signed in with this browser before.
 func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrowser bool, id, password string) (*User, error) {
 	if d.User(id) == nil {
 		if err := d.checkComplete(ctx); err != nil {
@@ -189,15 +189,15 @@ func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrow
 	return user, nil
 }
 
-// hashQueues limits concurrent password comparisons, because anyone can send passwords and each comparison
-// uses a core for tens of milliseconds or more. Networks are queued fairly. Known browsers have a queue of
-// their own, so that floods from any number of networks do not delay users at their usual computers.
+// hashQueues limits concurrent password comparisons, because anyone can send passwords and each comparison uses a core for tens
+// of milliseconds or more. Networks are queued fairly. Known browsers have a separate queue, so that floods from any number of
+// networks do not delay users at their usual computers.
 type hashQueues struct {
 	unknownBrowsers, knownBrowsers *fairqueue.Queue
 }
 
-// queueKeys returns the queue keys of an attempt: for IPv6 also the /48, because a customer often has
-// all of its 65,536 networks.
+// queueKeys returns the queue keys of an attempt from network. For IPv6, they include the /48, because a customer often
+// controls all of its 65,536 networks.
 func queueKeys(network string) []string {
 	if prefix, err := netip.ParsePrefix(network); err == nil {
 		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), network}
@@ -210,7 +210,7 @@ func newHashQueues() *hashQueues {
 	return &hashQueues{unknownBrowsers: fairqueue.New(cores), knownBrowsers: fairqueue.New(cores)}
 }
 
-// acquire waits for a turn and returns the function that ends it.
+// acquire waits until a comparison may start. The caller must call release after the comparison.
 func (t *hashQueues) acquire(ctx context.Context, network string, knownBrowser bool) (release func(), err error) {
 	queue := t.unknownBrowsers
 	if knownBrowser {
@@ -230,7 +230,7 @@ func (d *Directory) findByTerm(term string) (ids []string) {
 	return append(ids, d.addresses.Get(lowerASCII(term))...)
 }
 
-// ErrWrongCode rejects a wrong or used code.
+// ErrWrongCode is returned for a wrong or used code.
 var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "second-factor code is wrong or already used", Status: http.StatusForbidden}
 
 // OTP accepts each code of a user's authenticator app once.
@@ -239,21 +239,21 @@ type OTP struct {
 	Logger  *slog.Logger // log for failures to release a code
 }
 
-// UsedStep is the time step of a used code, and the step used before.
+// UsedStep contains the time step of a used code and the previously used step.
 type UsedStep struct {
 	key            string // key in the durable store
 	step, previous []byte
 }
 
-// usedStepLifetime is the time after its use during which a code, or an earlier one, could be valid.
+// usedStepLifetime is how long a code, or an earlier one, could still be valid after its use.
 const usedStepLifetime = (2*totp.Skew + 2) * totp.Step
 
-// UseCode accepts a code of the user's authenticator app if it is later than the last used code. Of
-// concurrent requests with the same code, one succeeds (RFC 6238 §5.2).
+// UseCode accepts a code of the user's authenticator app if it is later than the last used code. If the same code is used
+// concurrently, only one use succeeds (RFC 6238 §5.2).
 func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, error) {
 	secret, err := totp.DecodeSecret(user.TOTPSecret)
 	if err != nil {
-		return nil, err // validated by NewDirectory
+		return nil, err // unexpected, because NewDirectory validates users
 	}
 	step, ok := totp.MatchingStep(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
@@ -282,14 +282,14 @@ func (u *UsedStep) isLater() bool {
 	return err1 == nil && err2 == nil && step > before
 }
 
-// ReleaseCode makes a code usable again after its sign-in failed through an internal error.
+// ReleaseCode makes a code usable again after its sign-in failed because of an internal error.
 func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	before := used.previous
 	if before == nil {
 		before = []byte("0")
 	}
 	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
-	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged: another code was used
+	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged means that another code was used
 		o.Logger.ErrorContext(ctx, "one-time code not released after failed sign-in", "user", user.ID, "error", err)
 	}
 }

@@ -46,12 +46,12 @@ var (
 	byAddress = launch.PersonSearch{Type: "Practitioner", Claim: "", System: ""}
 )
 
-// withSearches configures searches for a provider's people.
+// withSearches returns a change that configures searches for a provider's people.
 func withSearches(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
 	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
 }
 
-// searchFixture is a provider with one person, staff number 4|2, and a FHIR server.
+// searchFixture contains a provider with one person, whose staff number is 4|2, and a FHIR server.
 type searchFixture struct {
 	provider *providertest.Provider
 	records  *staff
@@ -100,15 +100,15 @@ func TestFHIRUserSearch(t *testing.T) {
 		{"by address", right, number, []launch.PersonSearch{byAddress}, "Practitioner/p1", ""},
 		{"in order", right, number, []launch.PersonSearch{{Type: "Patient", System: "urn:n", Claim: "hr.number"}, byNumber}, "Practitioner/p1", ""},
 		{"beside a warning", `{"resource":{"resourceType":"OperationOutcome"}},` + right, number, []launch.PersonSearch{byNumber}, "Practitioner/p1", ""},
-		{"nobody", "", number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber, byAddress}, "", "several records on the FHIR server"},
-		{"one that does not match", record("p1", "urn:n", "42", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []launch.PersonSearch{byAddress}, "", "no record on the FHIR server"},
-		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
-		{"without an id", record("", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"nobody", "", number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber, byAddress}, "", "fhirUser omitted: several FHIR resources match"},
+		{"one that does not match", record("p1", "urn:n", "42", ""), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []launch.PersonSearch{byAddress}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
+		{"without an id", record("", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "fhirUser omitted: no FHIR resource matches"},
 		{"no claim", right, unverified, []launch.PersonSearch{byNumber, byAddress}, "", "searches=0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestFamily(t *testing.T) {
 		w := newSearchFixture(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
 		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
 		authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", withSearches(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
-		if refused := strings.Contains(w.log.String(), "belongs to someone else"); refused != (tt.want == "") {
+		if refused := strings.Contains(w.log.String(), "may belong to someone else"); refused != (tt.want == "") {
 			t.Errorf("%s: logged %q", tt.name, w.log.String())
 		}
 	}
@@ -206,8 +206,7 @@ func (w *searchFixture) age(t *testing.T) {
 	authorizetest.NoError(t, w.stores[0].Put(t.Context(), "account:"+w.sub, old, time.Hour))
 }
 
-// TestFHIRUserWhileDown checks that during an outage of the FHIR server only apps that need no fhirUser can be signed
-// in to.
+// TestFHIRUserWhileDown checks that while the FHIR server is down, people can sign in only to apps that do not need fhirUser.
 func TestFHIRUserWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newSearchFixture(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
@@ -218,7 +217,7 @@ func TestFHIRUserWhileDown(t *testing.T) {
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p1")
 	w.records.down = true
-	for _, number := range []string{"4|2", "5"} { // another number means another person
+	for _, number := range []string{"4|2", "5"} { // a different number identifies a different person
 		w.provider.Change(func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
 		})

@@ -26,7 +26,7 @@ type StoredPerson struct {
 	User string // sub: the account id, or the id of the linked local user
 }
 
-// find returns the matching accounts among the indexed and further ids.
+// find returns the accounts that match among those indexed under keys and those with the additional ids in further.
 func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []StoredPerson, err error) {
 	ids, err := f.indexedIDs(ctx, keys)
 	if err != nil {
@@ -73,8 +73,8 @@ func (f Finder) indexedIDs(ctx context.Context, keys []string) (ids []string, er
 	return ids, err
 }
 
-// FindFirstNamed returns the account that was first to use a name since a time, regardless of its
-// present name; none if the account no longer exists.
+// FindFirstNamed returns the account that was the first to use a name since the given time, regardless of its current name. The
+// result is empty if that account no longer exists.
 func (f Finder) FindFirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]StoredPerson, error) {
 	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
@@ -100,7 +100,8 @@ func (f Finder) subOf(id string, s *storedAccount) string {
 	return id
 }
 
-// FindBySubject returns the accounts of a subject at a provider's issuer: several if the sub claim was reconfigured.
+// FindBySubject returns the accounts of a subject at a provider's issuer. There can be several if the sub claim was
+// reconfigured.
 func (f Finder) FindBySubject(ctx context.Context, p *Provider, subject string) ([]StoredPerson, error) {
 	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && s.Subject == subject
@@ -123,9 +124,9 @@ func (f Finder) FindByName(ctx context.Context, p *Provider, name string) ([]Sto
 	}, name)
 }
 
-// Resolve returns the distinct people that an operator's term may refer to. "local:" with the sub of a local
-// user, or a provider key, a colon and a subject, are unambiguous. Any other term is a sub, a user name or an
-// e-mail address, local or at any provider. User names and addresses match case-insensitively (ASCII).
+// Resolve returns the distinct people that an operator's term may refer to. The terms local:SUB for local users, and
+// KEY:SUBJECT for the subject of the provider with that key, are unambiguous. Any other term is a sub, a user name or an e-mail
+// address, local or at any provider. User names and addresses match case-insensitively (ASCII).
 func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error) {
 	key, subject, _ := strings.Cut(term, ":")
 	if key == Local && f.Accounts.Directory.User(subject) != nil {
@@ -154,7 +155,7 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error
 	return distinctPeople(append(found, more...)), err
 }
 
-// localPerson returns a local user, without a provider's names.
+// localPerson returns a local user. Names from providers are not included.
 func (f Finder) localPerson(id string) StoredPerson { return StoredPerson{ID: id, User: id} }
 
 // distinctPeople returns the distinct people ordered by sub.
@@ -183,11 +184,11 @@ func (k StoredPerson) String() string {
 	return text + ", sub " + k.User
 }
 
-// ErrAmbiguous means that a term matches several people. The wrapping error lists them.
+// ErrAmbiguous means that a term matches several people. The error that wraps it lists them.
 var ErrAmbiguous = errors.New("ambiguous person: repeat the command with a sub, or with the text before the comma, from one of these lines")
 
-// ResolveOne returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is taken as a
-// sub, because a deleted account may still have grants or sessions.
+// ResolveOne returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is treated as a sub, because a
+// deleted account may still have grants or sessions.
 func (f Finder) ResolveOne(ctx context.Context, term string) (StoredPerson, error) {
 	found, err := f.Resolve(ctx, term)
 	switch {
@@ -205,7 +206,7 @@ func (f Finder) ResolveOne(ctx context.Context, term string) (StoredPerson, erro
 	return StoredPerson{}, err
 }
 
-// ResolveSub returns the sub found by [Finder.ResolveOne]; "" for an empty term.
+// ResolveSub returns the sub found by [Finder.ResolveOne], or "" for an empty term.
 func (f Finder) ResolveSub(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
@@ -214,8 +215,8 @@ func (f Finder) ResolveSub(ctx context.Context, term string) (string, error) {
 	return person.User, err
 }
 
-// Describe returns the provider identity of a sub; empty for local or unknown users. Store errors
-// are ignored so that audit events are recorded regardless.
+// Describe returns the provider identity of a sub, which is empty for local or unknown users. Store errors are ignored, so that
+// audit events are recorded regardless.
 func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 	if f.Accounts.Directory.User(sub) != nil {
 		return who
@@ -226,24 +227,24 @@ func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 	return who
 }
 
-// indexEntry lists the accounts of an index key. It is stored as long as the accounts are kept.
+// indexEntry lists the accounts of an index key. It is stored as long as the accounts are.
 type indexEntry struct {
 	Uses   []nameUse `json:"taken"` // oldest first
 	IsFull bool      `json:"full,omitempty"`
 	Until  time.Time `json:"until"`
 }
 
-// nameUse is an account that has used a name. Its present name may differ.
+// nameUse is an account that has used a name. The account's current name may differ.
 type nameUse struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
 }
 
-// maxNameUses limits an index entry. Lookups of a full entry search all accounts.
+// maxNameUses is the maximum size of an index entry. Lookups of a full entry search all accounts.
 const maxNameUses = 20
 
-// Keys contain the kind and the issuer: names of one provider cannot displace people of another, or
-// people with a subject equal to the name. No issuer contains a NUL.
+// Keys contain the kind and the issuer. Names of one provider therefore cannot displace people of another provider, or people
+// whose subject equals the name. No issuer contains a NUL.
 func subjectKey(issuer, subject string) string {
 	return store.Key("person", "subject\x00"+issuer+"\x00"+subject)
 }
@@ -282,8 +283,8 @@ func indexCalls(now time.Time, id string, until time.Time, keys []string, stored
 	return calls, nil
 }
 
-// addUse adds an account to the entry and reports whether the entry changed. had means that the
-// account already had the name. The first and the latest use of a name are recorded.
+// addUse adds an account to the entry and reports whether the entry changed. had means that the account already had the name.
+// The entry contains the first and the latest use of a name.
 func (e *indexEntry) addUse(id string, now time.Time, had bool) bool {
 	is := func(t nameUse) bool { return t.ID == id }
 	first := slices.IndexFunc(e.Uses, is)
@@ -294,7 +295,7 @@ func (e *indexEntry) addUse(id string, now time.Time, had bool) bool {
 		e.IsFull = true
 		return true
 	}
-	if first >= 0 { // renamed back
+	if first >= 0 { // the account was renamed back
 		later := slices.DeleteFunc(slices.Clone(e.Uses[first+1:]), is)
 		if e.Uses = append(e.Uses[:first+1], later...); len(e.Uses) >= maxNameUses {
 			e.IsFull = true

@@ -53,7 +53,7 @@ func TestOperatorNamesPerson(t *testing.T) {
 	} {
 		subs[person.Subject] = signInAs(t, s, p, person)
 	}
-	signInAs(t, s, p, personAt("ben", "preferred_username", "Benjamin", "email", ward, "email_verified", true)) // renamed
+	signInAs(t, s, p, personAt("ben", "preferred_username", "Benjamin", "email", ward, "email_verified", true)) // ben has been renamed
 	for _, tt := range []struct{ term, want string }{
 		{"hospital:Ann", "Ann"}, {"hospital:ann", ""}, {"hospital:", ""}, {"clinic:Ann", ""},
 		{"Ann.Lee", "Ann"}, {"ANN.LEE", "Ann"}, {"Ann.Le", ""}, {"Ann", ""},
@@ -111,8 +111,8 @@ func matchesOnePerson(t *testing.T, s *authorize.Server, term string) bool {
 	return err == nil && strings.HasPrefix(person, term+", ")
 }
 
-// A local user with the same name does not hide a provider's person: the operator gets both and can
-// revoke the grants of either.
+// A local user with the same name does not hide a provider's person. The operator sees both and can revoke the grants of
+// either.
 func TestRevokeOfNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -192,7 +192,7 @@ func TestTrailNamesPerson(t *testing.T) {
 		{"address", personAt("s", "email", "a@x.example", "email_verified", true), nil, "a@x.example", ""},
 		{"address that is not verified", personAt("s", "email", "a@x.example"), nil, "", ""},
 		{"no groups", personAt("s", "preferred_username", "Ann"), withAllowRule("group", "clinicians"), "Ann", "allow group clinicians: no groups from the idp"},
-		{"other groups", personAt("s", "groups", "secret"), withAllowRule("group", "clinicians"), "", "allow group clinicians: not in this group"},
+		{"other groups", personAt("s", "groups", "secret"), withAllowRule("group", "clinicians"), "", "allow group clinicians: person is not in this group"},
 		{"no address", personAt("s"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: no e-mail address from the idp"},
 		{"address not verified", personAt("s", "email", "a@x.example"), withAllowRule("email", "*@x.example"), "", "allow email *@x.example: e-mail address is not verified"},
 		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), withAllowRule("email", "b@y.example"), "a@y.example", "allow email b@y.example: e-mail address does not match"},

@@ -6,11 +6,11 @@
 // requests and can be given a [Fault]:
 //
 //	p := providertest.Start(t)
-//	p.Fail(providertest.Token, providertest.Silent)          // connections, responses: fault.go
-//	p.Drop(t, providertest.Token)                            // SYNs: blackhole_linux.go
+//	p.SetFault(providertest.Token, providertest.NeverRespond)   // connections, responses: fault.go
+//	p.DropPackets(t, providertest.Token)                        // SYNs: blackhole_linux.go
 //	p.Change(func(s *providertest.Settings) {
-//		s.IDToken = providertest.WrongNonce                  // ID tokens: fault.go
-//		s.Metadata["userinfo_endpoint"] = nil                // discovery
+//		s.IDToken = providertest.WrongNonce                     // ID tokens: fault.go
+//		s.Metadata["userinfo_endpoint"] = nil                   // discovery
 //	})
 //
 // The endpoints are in provider.go and flow.go.

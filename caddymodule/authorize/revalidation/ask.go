@@ -117,7 +117,7 @@ func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, cla
 }
 
 // queryProvider performs a check with the record's claim and reports whether the provider denies the person. Any other
-// result is stored. If person is false, it avoids requests that count as the person's activity at the provider, where
+// result is stored. If isPersonActive is false, it avoids requests that count as the person's activity at the provider, where
 // possible.
 func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, isPersonActive bool) (denied bool, err error) {
 	token, err := a.records.unsealToken(ctx, r)

@@ -203,8 +203,8 @@ func (s *SignIns) IsUsable(ctx context.Context, sid, provider string) (usable, r
 }
 
 // CheckRefresh checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
-// not confirmed for too long. kept marks a grant extended by [SignIns.ExtendLifetime]: a missing sign-in then counts as
-// denied.
+// not confirmed for too long. outlastsSession marks a grant extended by [SignIns.ExtendLifetime]: a missing sign-in then counts
+// as denied.
 func (s *SignIns) CheckRefresh(ctx context.Context, sid, provider string, outlastsSession bool) error {
 	p := s.checker.providers.withRevalidation(provider)
 	if p == nil {

@@ -227,16 +227,16 @@ func TestCheck(t *testing.T) {
 		{scopelimit.Row{MatchBy: "group", Value: "g", Scopes: good}, ""},
 		{scopelimit.Row{MatchBy: "claim", Claim: "c", Value: "v", Scopes: []string{"patient/Observation.rs?category=a", "break-glass"}}, ""},
 		{scopelimit.Row{MatchBy: "any", Scopes: good}, ""},
-		{scopelimit.Row{MatchBy: "role", Value: "g", Scopes: good}, `scope_limit "role"`},
-		{scopelimit.Row{MatchBy: "group", Scopes: good}, "use group <name>"},
+		{scopelimit.Row{MatchBy: "role", Value: "g", Scopes: good}, `scope_limit: unknown condition "role"`},
+		{scopelimit.Row{MatchBy: "group", Scopes: good}, "expected group <name>"},
 		{scopelimit.Row{MatchBy: "claim", Value: "v", Scopes: good}, "claim <name> <value>"},
 		{scopelimit.Row{MatchBy: "any", Value: "x", Scopes: good}, "or any"},
-		{scopelimit.Row{MatchBy: "group", Value: "g"}, "at least one scope"},
+		{scopelimit.Row{MatchBy: "group", Value: "g"}, "no scopes: list at least one"},
 		{scopelimit.Row{MatchBy: "any", Scopes: []string{"openid"}}, "cannot be limited"},
 		{scopelimit.Row{MatchBy: "any", Scopes: []string{"launch/patient"}}, "cannot be limited"},
-		{scopelimit.Row{MatchBy: "any", Scopes: []string{"system/*.rs"}}, "no person's"},
-		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patients.rs"}}, "no type Patients"},
-		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patient.sr"}}, "not a scope of SMART"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"system/*.rs"}}, "cannot be granted to people"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patients.rs"}}, "Patients is not a FHIR R4 resource type"},
+		{scopelimit.Row{MatchBy: "any", Scopes: []string{"user/Patient.sr"}}, "is not a valid SMART scope"},
 	} {
 		_, err := scopelimit.New([]scopelimit.Row{tt.row})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -186,7 +186,8 @@ func upstreamLogoutKey(provider, subject, session string) string {
 	return store.Key("upstream-ended", fmt.Sprintf("%s %q %q", provider, subject, session))
 }
 
-// upstreamLogoutCalls returns the calls that read whether the provider has ended the session's sign-in; none for password sign-ins.
+// upstreamLogoutCalls returns the calls that read whether the provider has ended the session's sign-in; none for password
+// sign-ins.
 func (s *Session) upstreamLogoutCalls() (calls []*store.Call) {
 	if s.Provider == "" {
 		return nil

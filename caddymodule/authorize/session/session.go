@@ -46,7 +46,7 @@ func (s *SignedInPerson) ProviderKey() string { return cmp.Or(s.Provider, people
 // ACR returns the authentication class of the sign-in.
 func (s *SignedInPerson) ACR() string { return oauth2.DeriveACR(s.AMR, s.Provider) }
 
-// Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the user is active.
+// Session is a stored session. It is written at each sign-in and, if [Sessions.IdleTimeout] is set, while the user is active.
 type Session struct {
 	SecretDigest     [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
 	User             string            `json:"user"`                 // sub of the user
@@ -54,7 +54,7 @@ type Session struct {
 	StartedAt        time.Time         `json:"began"`                // start of the session
 	SignedInAt       time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
 	ExpiresAt        time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
-	LastActiveAt     time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
+	LastActiveAt     time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions.IdleTimeout]
 	Provider         string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
 	AMR              []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
 	Address          string            `json:"address,omitempty"`    // IP address of the latest sign-in
@@ -163,7 +163,7 @@ type Sessions struct {
 var sidSize = len(oauth2.RandomToken())
 
 // CurrentPerson returns the signed-in person of the browser, or nil. The session may use a sign-in method
-// that a client does not allow. Current rechecks the sign-in at the identity provider if due.
+// that a client does not allow. CurrentPerson rechecks the sign-in at the identity provider if due.
 func (s *Sessions) CurrentPerson(r *http.Request) (*SignedInPerson, error) {
 	stored, err := s.FindByBrowser(r)
 	if stored == nil || err != nil {
@@ -464,7 +464,7 @@ func (c cookie) verifiedRoot() string {
 }
 
 // RecordActivity extends a session because of its user's activity. Without activity for [Sessions.IdleTimeout], the record
-// expires. Activity is recorded at most ten times within Idle, so a session may expire a tenth of Idle early.
+// expires. Activity is recorded at most ten times within IdleTimeout, so a session may expire a tenth of it early.
 func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	if s.IdleTimeout == 0 {
 		return nil

@@ -318,7 +318,7 @@ const maxIdentities = 1000 // beyond the limit, people have to start again
 // identities stores, by state, the identities of sign-ins that failed after the code exchange, because the
 // provider would not accept the code again. Only the browser of the sign-in can use an identity.
 type identities struct {
-	mu    sync.Mutex // makes take and the size check atomic
+	mu    sync.Mutex // makes pop and the size check atomic
 	items *cache.Cache
 }
 
@@ -414,7 +414,7 @@ func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejecti
 	return rejected, err
 }
 
-// logoutURL signs the person out at the provider and starts another sign-in there. Without an
+// signOut signs the person out at the provider and starts another sign-in there. Without an
 // end_session_endpoint, the provider is only asked to let the person select another account.
 func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, rejected rejection) {
 	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)

@@ -143,7 +143,7 @@ func (ps *Parameters) isRecentEnough(age time.Duration) bool {
 	return !ps.ExceedsMaxAge(age, 0) && !ps.HasPrompt("login") && !ps.RequiresNewSignIn
 }
 
-// ExceedsMaxAge reports whether the age of a sign-in exceeds both max_age and least.
+// ExceedsMaxAge reports whether the age of a sign-in exceeds both max_age and minimum.
 func (ps *Parameters) ExceedsMaxAge(age, minimum time.Duration) bool {
 	seconds, err := strconv.Atoi(ps.MaxAge)
 	return err == nil && age > max(time.Duration(seconds)*time.Second, minimum)
@@ -315,7 +315,7 @@ func (req *Request) checkMethods(methods people.SignInMethods, p *people.Provide
 	case !methods.Local && len(methods.Providers) == 0:
 		return &oauth2.Error{Code: "access_denied", Description: "no sign-in method is available: add a user or an idp"}
 	case p == nil && req.Parameters.HasPrompt("none"):
-		return &oauth2.Error{Code: "login_required", Description: "the person must sign in on a page, but prompt is none"}
+		return &oauth2.Error{Code: "login_required", Description: "the user must sign in, but prompt=none does not allow a sign-in page"}
 	}
 	return nil
 }

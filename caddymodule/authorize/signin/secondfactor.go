@@ -45,7 +45,7 @@ func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Reques
 		return
 	}
 	if req.Parameters.HasPrompt("none") {
-		err := &oauth2.Error{Code: "login_required", Description: "the second factor must be entered on a page, but prompt is none"}
+		err := &oauth2.Error{Code: "login_required", Description: "a second factor is required, but prompt=none does not allow a page"}
 		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: err})
 		req.Purpose.Reject(w, r, err)
 		return
@@ -296,7 +296,7 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	case has(required):
 		return false
 	case can(required) && noPages:
-		s.reject(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor must be entered on a page, but prompt is none"})
+		s.reject(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "an additional factor is required, but prompt=none does not allow a page"})
 	case can(required):
 		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	default:

@@ -23,7 +23,7 @@ type IssuerMismatchError struct {
 
 // Error implements error.
 func (e *IssuerMismatchError) Error() string {
-	return fmt.Sprintf("store belongs to issuer %s and cannot be used for issuer %s; configure a separate store for each issuer", e.StoredIssuer, e.RequestedIssuer)
+	return fmt.Sprintf("store belongs to issuer %s and cannot be used for issuer %s", e.StoredIssuer, e.RequestedIssuer)
 }
 
 // An issuerMark is the entry under [IssuerKey].

@@ -25,7 +25,7 @@ type Memory struct {
 }
 
 // NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for the
-// kinds in endings; see [Capacity]. Expired entries are removed at the interval sweep (0: only when full).
+// kinds in reservedKinds; see [Capacity]. Expired entries are removed at the interval sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration, reservedKinds ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), reservedKinds: reservedKinds}
 	m.CallRunner = m.Do
@@ -151,7 +151,7 @@ type Capacity struct {
 
 // Do executes all calls or none: it checks all calls before any change. The caller holds a lock.
 func (r Capacity) Do(t Table, calls []*Call) error {
-	added, needsUnreserved := 0, false // ordinary: an entry without reserve is added
+	added, needsUnreserved := 0, false // needsUnreserved: an entry without reserve is added
 	for _, c := range calls {
 		if c.Op == Get { // always succeeds, and is looked up once
 			c.Err = nil

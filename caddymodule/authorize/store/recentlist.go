@@ -134,7 +134,7 @@ type userEntry struct {
 	addedAt time.Time
 }
 
-// NewPerUserLimit returns a limit of most entries per person with the lifetime ttl.
+// NewPerUserLimit returns a limit of limit entries per person with the lifetime ttl.
 func NewPerUserLimit(limit int, ttl time.Duration) *PerUserLimit {
 	return &PerUserLimit{maxPerUser: limit, ttl: ttl, byUser: make(map[string][]userEntry), sweepThreshold: 1024}
 }

@@ -36,7 +36,7 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 
 	// Append appends item to the value under key, which may be absent. The value has a remaining lifetime of at
-	// least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the value would exceed most bytes.
+	// least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the value would exceed maxSize bytes.
 	Append(ctx context.Context, key string, item []byte, maxSize int, ttl time.Duration) error
 
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
@@ -62,7 +62,7 @@ var (
 	ErrUnavailable = error(outageError("store is unreachable"))
 )
 
-// An outage is an error of the store as a whole. The store's breaker logs its start and end.
+// An outageError is an error of the store as a whole. The store's breaker logs its start and end.
 type outageError string
 
 // Error implements error.
@@ -172,8 +172,9 @@ func DeleteCalls(keys ...string) (calls []*Call) {
 	return calls
 }
 
-// UpdateValue replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do runs
-// again. It reads in a step, because a gateway's copy may be stale. Further calls are executed in the step that stores the value.
+// UpdateValue replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do
+// runs again. It reads in a step, because a gateway's copy may be stale. Further calls are executed in the step that stores the
+// value.
 func UpdateValue(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), extraCalls ...*Call) error {
 	for ctx.Err() == nil {
 		read, err := ReadValues(ctx, s, key)
@@ -197,7 +198,7 @@ const Forever = 100 * 365 * 24 * time.Hour
 // maxRetries limits the attempts of [Retry].
 const maxRetries = 20
 
-var errTooManyConflicts = errors.New("lockout counters: too many conflicting updates by other gateways; try again")
+var errTooManyConflicts = errors.New("too many conflicting store updates by other gateways; try again")
 
 // Retry repeats a change while its error is [IsConflict], i.e. another gateway was faster. The change has
 // to read again each time.
@@ -300,7 +301,7 @@ func (do CallRunner) Delete(ctx context.Context, key string) error {
 	return do(ctx, &Call{Op: Delete, Key: key})
 }
 
-// A Shared store serves several gateways at once.
+// A SharedStore serves several gateways at once.
 type SharedStore interface {
 	Store
 
@@ -363,9 +364,9 @@ func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 
 // An Exporter is a [Store] that can copy its entries to another.
 type Exporter interface {
-	// Entries calls tell with every entry and its remaining lifetime, unordered; an entry may be
+	// Entries calls yield with every entry and its remaining lifetime, unordered; an entry may be
 	// reported twice. An entry that changes during the call is reported in its old state, its new state,
-	// or both. Entries stops at the first error of tell, which must not call the store.
+	// or both. Entries stops at the first error of yield, which must not call the store.
 	Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error
 }
 
@@ -382,7 +383,7 @@ type Outage struct {
 }
 
 // MayAffect reports whether the response to an event at a time may have been lost in the outage: the
-// event happened in the outage or less than while before it.
+// event happened in the outage or less than window before it.
 func (o Outage) MayAffect(at time.Time, window time.Duration) bool {
 	return !at.After(o.EndedAt) && at.After(o.StartedAt.Add(-window))
 }

@@ -113,7 +113,7 @@ func (cs *Codes) revokeReplayedCode(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
 	cs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, ClientID: g.ClientID, User: g.User, Reason: "authorization code was replayed", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking tokens of a replayed authorization code: %w", err)
+		return fmt.Errorf("revoking tokens after replay of an authorization code: %w", err)
 	}
 	return errInvalidCode
 }

@@ -128,7 +128,7 @@ func (fs *tokenFamilies) revokeReplayedToken(ctx context.Context, f *refreshFami
 	err := fs.revoke(ctx, g)
 	fs.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeString(), GrantType: grantTypeRefreshToken, Reason: "refresh token was reused", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking tokens of a reused refresh token: %w", err)
+		return fmt.Errorf("revoking tokens after reuse of a refresh token: %w", err)
 	}
 	return errInvalidRefreshToken
 }
@@ -156,7 +156,7 @@ func (fs *tokenFamilies) checkFamily(ctx context.Context, f *refreshFamily, clie
 
 var errSignedOut = oauth2.InvalidGrant("the user has signed out")
 
-// checkGrant is like check, but without the session, which rotation reads in its own step.
+// checkGrant is like checkFamily, but without the session, which rotation reads in its own step.
 func (fs *tokenFamilies) checkGrant(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	isRevoked, err := fs.grants.isRevoked(ctx, f.Grant)
 	switch {
@@ -255,7 +255,7 @@ func newScopeError(cause error) error {
 	return &oauth2.Error{Code: "invalid_scope", Description: "the requested scope is malformed or exceeds the granted scope", Err: cause}
 }
 
-// narrowScope returns the requested part of a granted scope, or all of it if asked is empty. The
+// narrowScope returns the requested part of a granted scope, or all of it if requested is empty. The
 // result is smaller than requested if the user's scope limits have been reduced since the grant.
 func narrowScope(granted []string, requested string) ([]string, error) {
 	if requested == "" {
@@ -505,7 +505,7 @@ func (fs *tokenFamilies) rotate(ctx context.Context, client *client.Client, f *r
 	return next, r.execute(ctx, "")
 }
 
-// execute executes the step. It rejects a revoked family, unless revocable is "".
+// execute executes the step. It rejects a revoked family, unless checkedFamily is "".
 func (r *rotation) execute(ctx context.Context, checkedFamily string) (err error) {
 	g := r.family.Grant
 	if r.check, err = r.families.revocations.NewCheck(ctx, checkedFamily, g.binding()); err != nil {

@@ -139,7 +139,7 @@ type Grants struct {
 }
 
 // PrepareIssue sets the time of a new grant and returns a step to be executed with its issue. The step
-// lists the client in [Apps] and as a participant of the session. Confirm fails if the session has
+// lists the client in [Apps] and as a participant of the session. PrepareIssue fails if the session has
 // ended meanwhile. A session that ends later voids the grant.
 func (gs *Grants) PrepareIssue(ctx context.Context, g *Grant) (step store.Step, err error) {
 	now := gs.revocations.Now() // read before the cutoff, so that a later cutoff voids the grant
@@ -181,7 +181,7 @@ func (gs *Grants) loadUser(ctx context.Context, g *Grant) (*people.User, error) 
 		return nil, oauth2.InvalidGrant("the user is no longer linked to this identity provider account")
 	}
 	if credential := user.Credential(); !bytes.Equal(credential[:], g.Credential) {
-		return nil, oauth2.InvalidGrant("the user's password has changed since the grant")
+		return nil, oauth2.InvalidGrant("the user's credentials have changed since the grant was issued")
 	}
 	return user, nil
 }

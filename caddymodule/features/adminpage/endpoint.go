@@ -80,7 +80,8 @@ func (a *admin) denyAccess(w http.ResponseWriter, r *http.Request, signedIn *ses
 	})
 }
 
-// requireStepUp redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none yet.
+// requireStepUp redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none
+// yet.
 func (a *admin) requireStepUp(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	enrolled, err := a.core.Factors.Load(r.Context(), signedIn.User)
 	switch {
@@ -113,7 +114,8 @@ func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed
 	return a.sealer.Check(r, sealPurpose, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
-// showForm shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider for signing in again.
+// showForm shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider
+// for signing in again.
 func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
@@ -401,7 +403,8 @@ func (a *admin) checkChange(ctx context.Context, signedIn *session.SignedInPerso
 	return nil
 }
 
-// isSelf reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's records.
+// isSelf reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's
+// records.
 func isSelf(signedIn *session.SignedInPerson, kind, name string) bool {
 	return kind == Users && name == signedIn.User.ID
 }

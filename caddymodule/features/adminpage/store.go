@@ -82,7 +82,7 @@ func (e *Entry) digest() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// managedStore is the Store of an [fhirapp.EntryManager].
+// managedStore is the Store of a [fhirapp.EntryManager].
 type managedStore struct{ fhirapp.EntryManager }
 
 // List returns the entries of a kind.

@@ -178,7 +178,7 @@ func TestBackupRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	app.StoreKeys = []string{"any"} // the keys are in the store, too
-	if _, err := admin(t, shared.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "make its backup there") {
+	if _, err := admin(t, shared.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "back up that store instead") {
 		t.Errorf("of a shared store: %v", err)
 	}
 	folder := gatewaytest.StorageFolder(t)

@@ -104,7 +104,7 @@ type storeCopier struct {
 
 func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	if from == "" || to == "" {
-		return errors.New("missing source or target: set --from and --to to the two configurations")
+		return errors.New("missing --from or --to: set each to a configuration file")
 	}
 	source, err := c.opener.Open(ctx, from, false)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestStoreCopyCommand(t *testing.T) {
 	}
 	s.want(s.elsewhere, "refresh:1", "v")
 	s.want(s.elsewhere, "revoked:1", "")
-	for _, want := range []string{s.path, "test_shared store of " + s.shared, "copied 2", "compared all 2", "which both configurations share"} {
+	for _, want := range []string{s.path, "test_shared store of " + s.shared, "copied 2", "verified 2.", "which both configurations share"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, s.out.String())
 		}
@@ -156,7 +156,7 @@ func TestStoreCopyRefused(t *testing.T) {
 	}}, nil)))
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"a file that is not there": {s.file, s.shared, "does not exist"},
-		"a store in memory":        {s.shared, memory, "memory of one gateway"},
+		"a store in memory":        {s.shared, memory, "in a gateway's memory"},
 		"no source":                {"", s.shared, "--from"},
 		"no such configuration":    {"/nowhere/Caddyfile", s.shared, "/nowhere"},
 		"without the app":          {gatewaytest.WriteFile(t, "Caddyfile", "localhost\n"), s.shared, "fhir"},
@@ -174,7 +174,7 @@ func TestStoreCopyWhileRunning(t *testing.T) {
 	s := newStoreSite(t)
 	s.inFile(func(f *boltstore.Store) {
 		s.put(f, "refresh:1", "v")
-		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "opening the durable store, which a running gateway may use") {
+		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "opening the durable store (stop any gateway that uses it)") {
 			t.Error(err)
 		}
 	})
@@ -216,12 +216,12 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 		from, to fhirapp.KeysLocation
 		want     string
 	}{
-		{place(true, "a"), place(true, "b"), "copied too"},
+		{place(true, "a"), place(true, "b"), "copied, too"},
 		{place(true, "a"), place(false, "a"), "no store_key"},
 		{place(false, "a"), place(true, "a"), "first gateway"},
 		{place(false, "a"), place(false, "a"), "which both"},
-		{place(false, "a"), place(false, "b"), "another one"},
-		{place(false, "a"), place(true, "b"), "another one"},
+		{place(false, "a"), place(false, "b"), "uses a different storage"},
+		{place(false, "a"), place(true, "b"), "uses a different storage"},
 	} {
 		if got := describeKeys(tt.from, tt.to); !strings.Contains(got, tt.want) {
 			t.Errorf("%+v to %+v: %s", tt.from, tt.to, got)

@@ -497,7 +497,7 @@ func (m resourceIndex) resolve(reference element, kind string) (element, bool) {
 	text := reference.member("reference").requiredText()
 	resource, ok := m[text]
 	if text != "" && (!ok || resourceTypeOf(resource) != kind) {
-		reference.fail("%.100q is not a %s in this Bundle", text, kind)
+		reference.fail("%.100q is not an %s in this Bundle", text, kind)
 		return element{}, false
 	}
 	return resource, ok

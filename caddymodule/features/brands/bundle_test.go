@@ -54,9 +54,9 @@ func TestReadRefuses(t *testing.T) {
 	for _, test := range []struct{ name, old, replacement, want string }{
 		{"no JSON", `"resourceType": "Bundle",`, `resourceType`, "invalid JSON"},
 		{"a name twice", `"type": "collection",`, `"type": "collection", "type": "collection",`, "name"},
-		{"another type of Bundle", `"collection"`, `"searchset"`, `Bundle.type: "searchset" is not one of collection`},
+		{"another type of Bundle", `"collection"`, `"searchset"`, `Bundle.type: "searchset" is not allowed: use collection`},
 		{"no timestamp", `"timestamp": "2026-03-01T08:00:00Z",`, ``, "Bundle.timestamp: is missing"},
-		{"a day is no instant", `"timestamp": "2026-03-01T08:00:00Z"`, `"timestamp": "2026-03-01"`, "Bundle.timestamp: \"2026-03-01\" is no instant"},
+		{"a day is no instant", `"timestamp": "2026-03-01T08:00:00Z"`, `"timestamp": "2026-03-01"`, "Bundle.timestamp: \"2026-03-01\" is not an instant"},
 		{"meta without lastUpdated", `"lastUpdated": "2026-03-01T08:00:00Z", `, ``, "Bundle.meta.lastUpdated: is missing"},
 		{"a total", `"type": "collection",`, `"type": "collection", "total": 3,`, "Bundle.total"},
 		{"another resource", `"resourceType": "Endpoint"`, `"resourceType": "Patient"`, `Bundle.entry[2].resource.resourceType: "Patient"`},
@@ -71,32 +71,32 @@ func TestReadRefuses(t *testing.T) {
 		{"null for a name", `"name": "Example Clinic"`, `"name": null`, "Bundle.entry[1].resource.name: must not be null"},
 		{"an empty array", `"alias": ["Example Health"]`, `"alias": []`, "Bundle.entry[0].resource.alias: must not be empty"},
 		{"no array", `"alias": ["Example Health"]`, `"alias": "Example Health"`, "Bundle.entry[0].resource.alias: must be an array"},
-		{"two websites", `[{"system": "url", "value": "https://www.hospital.example/"}]`, `[{"system": "url", "value": "https://a.example"}, {"system": "url", "value": "https://b.example"}]`, "holds 2"},
+		{"two websites", `[{"system": "url", "value": "https://www.hospital.example/"}]`, `[{"system": "url", "value": "https://a.example"}, {"system": "url", "value": "https://b.example"}]`, "one website, but has 2"},
 		{"a telephone", `"system": "url", "value": "https://www.hospital.example/"`, `"system": "phone", "value": "https://www.hospital.example/"`, "Bundle.entry[0].resource.telecom[0].system"},
 		{"no URL", `"https://www.hospital.example/"`, `"www.hospital.example"`, "Bundle.entry[0].resource.telecom[0].value"},
 		{"a home's website", `"system": "url", "value": "https://www.hospital.example/"`, `"system": "url", "use": "home", "value": "https://www.hospital.example/"`, "org-3"},
 		{"another reason", `"asked-unknown"`, `"masked"`, `Bundle.entry[1].resource.telecom[0]._value.extension[0].valueCode: "masked"`},
 		{"an identifier of nothing", `{"system": "urn:oid:2.16.840.1", "value": "17"}`, `{"system": "urn:oid:2.16.840.1"}`, "Bundle.entry[0].resource.identifier[1].value: is missing"},
 		{"an identifier that is no URL", `"value": "https://clinic.example"`, `"value": "clinic"`, "Bundle.entry[1].resource.identifier[0].value"},
-		{"the primary identifier twice", `"value": "https://clinic.example"`, `"value": "https://hospital.example"`, "2 identifiers"},
+		{"the primary identifier twice", `"value": "https://clinic.example"`, `"value": "https://hospital.example"`, "2 Organizations have the identifier"},
 		{"a street alone", `"city": "Springfield", "state": "MA", `, ``, "Bundle.entry[0].resource.address[0]: has a line but no city"},
 		{"a city alone", `{"postalCode": "01102"}`, `{"city": "Springfield"}`, "neither state nor country"},
-		{"a country alone", `{"postalCode": "01102"}`, `{"country": "US"}`, "Bundle.entry[0].resource.address[1]: needs"},
+		{"a country alone", `{"postalCode": "01102"}`, `{"country": "US"}`, "Bundle.entry[0].resource.address[1]: must have"},
 		{"a home", `{"postalCode": "01102"}`, `{"postalCode": "01102", "use": "home"}`, "org-2"},
 		{"a code without system", `"system": "http://terminology.hl7.org/CodeSystem/organization-type", `, ``, "Bundle.entry[0].resource.type[0].coding[0].system"},
-		{"an endpoint elsewhere", `"reference": "https://hospital.example/Endpoint/r4"`, `"reference": "Endpoint/r5"`, `Bundle.entry[1].resource.endpoint[0]: "Endpoint/r5" is no Endpoint`},
-		{"an Organization as endpoint", `"reference": "https://hospital.example/Endpoint/r4"`, `"reference": "Organization/network"`, "is no Endpoint"},
+		{"an endpoint elsewhere", `"reference": "https://hospital.example/Endpoint/r4"`, `"reference": "Endpoint/r5"`, `Bundle.entry[1].resource.endpoint[0]: "Endpoint/r5" is not an Endpoint`},
+		{"an Organization as endpoint", `"reference": "https://hospital.example/Endpoint/r4"`, `"reference": "Organization/network"`, "is not an Endpoint"},
 		{"a portal's endpoint of another", `"valueReference": {"reference": "Endpoint/r4"}`, `"valueReference": {"reference": "Endpoint/r5"}`, "uab-1"},
 		{"a logo by http", `"https://hospital.example/logo.svg"`, `"http://hospital.example/logo.svg"`, "extension[0].extension[0].valueUrl"},
-		{"no part of the extension", `"url": "portalName"`, `"url": "portalTitle"`, `"portalTitle" is no part`},
-		{"two names", `"url": "portalDescription", "valueMarkdown"`, `"url": "portalName", "valueString"`, "portalName is there twice"},
+		{"no part of the extension", `"url": "portalName"`, `"url": "portalTitle"`, `"portalTitle" is not defined in this extension`},
+		{"two names", `"url": "portalDescription", "valueMarkdown"`, `"url": "portalName", "valueString"`, "portalName is repeated: only one"},
 		{"of another type", `"valueMarkdown"`, `"valueString"`, "valueMarkdown: is missing"},
 		{"part of what is not there", `"Organization/network"}`, `"Organization/holding"}`, "Bundle.entry[1].resource.partOf"},
 		{"part of a part", `"active": true,`, `"partOf": {"reference": "Organization/clinic"},`, "two levels"},
 		{"no status", `"status": "active",`, ``, "Bundle.entry[2].resource.status: is missing"},
 		{"another connection", `"hl7-fhir-rest"`, `"dicom-wado-rs"`, "connectionType.code"},
 		{"no version", `endpoint-fhir-version"`, `endpoint-version"`, "endpoint-fhir-version is missing"},
-		{"a version in words", `"4.0.1"`, `"R4"`, "must be a version of FHIR"},
+		{"a version in words", `"4.0.1"`, `"R4"`, "must be a FHIR version such as"},
 		{"no page for developers", `"system": "url", "value": "https://developers.hospital.example"`, `"system": "email", "value": "a@hospital.example"`, "Bundle.entry[2].resource.contact"},
 		{"developers by http", `"https://developers.hospital.example"`, `"http://developers.hospital.example"`, "contact[0].value"},
 		{"another payload", `"code": "none"`, `"code": "any"`, "payloadType"},
@@ -147,7 +147,7 @@ func TestReadReportsAllProblems(t *testing.T) {
 			t.Errorf("%q: no error", text)
 		}
 	}
-	if _, err := brands.Parse(make([]byte, brands.MaxSize+1), fhirBase, nil); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := brands.Parse(make([]byte, brands.MaxSize+1), fhirBase, nil); err == nil || !strings.Contains(err.Error(), "the maximum is") {
 		t.Error(err)
 	}
 }
@@ -163,12 +163,12 @@ func TestPrimary(t *testing.T) {
 		want      string // or a substring of the error
 	}{
 		{"configured", strings.NewReplacer(), "https://other.example/fhir", &smart.Identifier{System: system, Value: "https://clinic.example"}, "https://clinic.example"},
-		{"configured, of no brand", strings.NewReplacer(), fhirBase, &smart.Identifier{System: system, Value: "https://x.example"}, "0 identifiers"},
-		{"configured, of another system", strings.NewReplacer(), fhirBase, &smart.Identifier{System: "urn:x", Value: "17"}, "0 identifiers"},
+		{"configured, of no brand", strings.NewReplacer(), fhirBase, &smart.Identifier{System: system, Value: "https://x.example"}, "0 Organizations have the identifier"},
+		{"configured, of another system", strings.NewReplacer(), fhirBase, &smart.Identifier{System: "urn:x", Value: "17"}, "0 Organizations have the identifier"},
 		{"a slash at the end of the address", strings.NewReplacer(`/fhir/R4"`, `/fhir/R4/"`), fhirBase, nil, "https://hospital.example"},
 		{"two on top", strings.NewReplacer(`"partOf": {"reference": "Organization/network"},`, ""), fhirBase, nil, "primary"},
 		{"no URL", strings.NewReplacer(`{"system": "urn:ietf:rfc:3986", "value": "https://hospital.example"}, `, ""), fhirBase, nil, "17"},
-		{"no identifier", strings.NewReplacer(`"identifier": [{"system": "urn:ietf:rfc:3986", "value": "https://hospital.example"}, {"system": "urn:oid:2.16.840.1", "value": "17"}],`, ""), fhirBase, nil, "must have one"},
+		{"no identifier", strings.NewReplacer(`"identifier": [{"system": "urn:ietf:rfc:3986", "value": "https://hospital.example"}, {"system": "urn:oid:2.16.840.1", "value": "17"}],`, ""), fhirBase, nil, "this server's brand must have an identifier"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

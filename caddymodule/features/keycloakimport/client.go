@@ -61,7 +61,7 @@ func (c *converter) clientSkipReason(app keycloakClient) string {
 	case app.usesKeys() && app.jwks() == "" && app.jwksURI() == "":
 		return "the client's key is missing or a certificate; configure the client with jwks or jwks_uri"
 	case app.usesKeys() && app.jwks() != "" && !isLiteralJSON(app.jwks()):
-		return "jwks.string cannot be written in a Caddyfile; configure the client with jwks in a file"
+		return "jwks.string is not JSON that can be written in a Caddyfile; configure the client with jwks in a file"
 	case !app.IsPublic && !app.usesKeys() && !hasSecret:
 		return "the client secret is masked in this export or contains braces; without the secret, the client would be public"
 	case len(app.validRedirectURIs()) == 0 && !app.usesClientCredentials():
@@ -199,8 +199,8 @@ func (c *converter) reportDifferences(app keycloakClient) {
 	}
 }
 
-// convertScopes returns the scopes that the gateway uses, without scopes restricted to roles: these would be open to every user of the
-// gateway.
+// convertScopes returns the scopes that the gateway uses, without scopes restricted to roles: these would be open to every user
+// of the gateway.
 func (c *converter) convertScopes(app keycloakClient) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
@@ -228,7 +228,8 @@ func checkRedirectURI(uri string) error {
 }
 
 var (
-	// unsupportedSettings are protective client settings without a counterpart at the gateway: without them, the client would be weaker.
+	// unsupportedSettings are protective client settings without a counterpart at the gateway: without them, the client would
+	// be weaker.
 	unsupportedSettings = []struct {
 		attribute, reason string
 		noEffect          []string // values without effect

@@ -93,9 +93,9 @@ func TestConvertKeycloakClients(t *testing.T) {
 		return confidential + `, "attributes": {"` + name + `": "` + value + `"}`
 	}
 	for _, tt := range []struct{ name, members, want, summary string }{ // want: a line of the client; "" if it is omitted
-		{"mTLS", `"clientAuthenticatorType": "client-x509", ` + confidential, "", "authenticates by client-x509"},
-		{"a shared secret in a JWT", `"clientAuthenticatorType": "client-secret-jwt", ` + confidential, "", "authenticates by client-secret-jwt"},
-		{"an authenticator of a later version", `"clientAuthenticatorType": "federated-jwt", ` + confidential, "", "authenticates by federated-jwt"},
+		{"mTLS", `"clientAuthenticatorType": "client-x509", ` + confidential, "", "unsupported authentication method client-x509"},
+		{"a shared secret in a JWT", `"clientAuthenticatorType": "client-secret-jwt", ` + confidential, "", "unsupported authentication method client-secret-jwt"},
+		{"an authenticator of a later version", `"clientAuthenticatorType": "federated-jwt", ` + confidential, "", "unsupported authentication method federated-jwt"},
 		{"tokens bound to a certificate", attribute("tls.client.certificate.bound.access.tokens", "true"), "", "mTLS"},
 		{"DPoP", attribute("dpop.bound.access.tokens", "true"), "", "DPoP"},
 		{"DPoP of a public client", public + `, "attributes": {"dpop.bound.access.tokens": "true"}`, "", "DPoP"},
@@ -105,32 +105,32 @@ func TestConvertKeycloakClients(t *testing.T) {
 		{"required request objects with keys", keyed + key + `, "request.object.required": "request only"}`, "request_objects required", ""},
 		{"required request objects without keys", attribute("request.object.required", "request or request_uri"), "", "request objects"},
 		{"required request_uri", keyed + key + `, "request.object.required": "request_uri only"}`, "", "request_uri"},
-		{"shorter access tokens", attribute("access.token.lifespan", "60"), "", "access.token.lifespan of 60 seconds"},
+		{"shorter access tokens", attribute("access.token.lifespan", "60"), "", "access.token.lifespan is 60 seconds"},
 		{"longer access tokens", attribute("access.token.lifespan", "3000"), "secret ", ""},
 		{"access tokens as long as the session", attribute("access.token.lifespan", "-1"), "secret ", ""},
 		{"shorter sessions", attribute("client.session.idle.timeout", "60"), "", "client.session.idle.timeout"},
 		{"shorter offline access", attribute("client.offline.session.max.lifespan", "60"), "", "client.offline.session.max.lifespan"},
 		{"a lifetime that is not a number", attribute("access.token.lifespan", "1h"), "", "access.token.lifespan"},
-		{"a minimum acr", attribute("minimum.acr.value", "2"), "", "requires an acr"},
-		{"a default acr", attribute("default.acr.values", "2"), "", "an acr by default"},
+		{"a minimum acr", attribute("minimum.acr.value", "2"), "", "a minimum acr is not converted"},
+		{"a default acr", attribute("default.acr.values", "2"), "", "default acr values are not converted"},
 		{"encrypted ID tokens", attribute("id.token.encrypted.response.alg", "RSA-OAEP"), "", "encrypted"},
-		{"signed userinfo", attribute("user.info.response.signature.alg", "RS256"), "", "userinfo is signed"},
-		{"a rotated secret", attribute("client.secret.rotated", "x"), "", "second secret"},
+		{"signed userinfo", attribute("user.info.response.signature.alg", "RS256"), "", "signed userinfo responses"},
+		{"a rotated secret", attribute("client.secret.rotated", "x"), "", "a secret rotation is in progress"},
 		{"ID tokens of ES256", attribute("id.token.signed.response.alg", "ES256"), "id_token_alg ES256", ""},
-		{"ID tokens of PS256", attribute("id.token.signed.response.alg", "PS256"), "secret ", "RS256, and not by PS256"},
-		{"a flow of its own", confidential + `, "authenticationFlowBindingOverrides": {"browser": "1"}`, "", "its own browser flow"},
+		{"ID tokens of PS256", attribute("id.token.signed.response.alg", "PS256"), "secret ", "RS256 instead of PS256"},
+		{"a flow of its own", confidential + `, "authenticationFlowBindingOverrides": {"browser": "1"}`, "", "an authentication flow override (browser)"},
 		{"a setting of a later version", attribute("quantum.safe", "true"), "secret ", "quantum.safe (true)"},
 		{"authorization services", confidential + `, "authorizationServicesEnabled": true`, "secret ", "authorization services"},
 		{"no refresh tokens", confidential + `, "attributes": {"use.refresh.tokens": "false"}, "optionalClientScopes": ["offline_access", "patient/*.rs"]`, "scope patient/*.rs", "scope offline_access omitted"},
 		{"keys in the export", keyed + key + `}`, "jwks `{\"keys\":[{", ""},
-		{"keys that are not JSON", keyed + `"jwks.string": "{"}`, "", "not JSON"},
-		{"keys that are none", keyed + `"jwks.string": "{\"keys\": 1}"}`, "", "rejects"},
+		{"keys that are not JSON", keyed + `"jwks.string": "{"}`, "", "jwks.string is not JSON"},
+		{"keys that are none", keyed + `"jwks.string": "{\"keys\": 1}"}`, "", "invalid configuration"},
 		{"a private key", keyed + strings.Replace(key, `\"x\"`, `\"d\": \"AQ\", \"x\"`, 1) + `}`, "", "private key"},
 		{"keys at an address that is switched off", keyed + key + `, "use.jwks.url": "false", "jwks.url": "https://old.example/jwks"}`, "jwks `{", ""},
-		{"keys over http", `"clientAuthenticatorType": "client-jwt", ` + public[len(`"publicClient": true, `):] + `, "attributes": {"use.jwks.url": "true", "jwks.url": "http://app.example/jwks"}`, "", "rejects"},
+		{"keys over http", `"clientAuthenticatorType": "client-jwt", ` + public[len(`"publicClient": true, `):] + `, "attributes": {"use.jwks.url": "true", "jwks.url": "http://app.example/jwks"}`, "", "invalid configuration"},
 		{"a private-use scheme", `"publicClient": true, "redirectUris": ["com.example.app:/cb"]`, "native", ""},
 		{"a loopback address", `"publicClient": true, "redirectUris": ["http://127.0.0.1/cb"]`, "native", ""},
-		{"a loopback address with a port", `"publicClient": true, "redirectUris": ["http://127.0.0.1:3000/cb"]`, "native", "http://127.0.0.1:3000/cb matches with any port"},
+		{"a loopback address with a port", `"publicClient": true, "redirectUris": ["http://127.0.0.1:3000/cb"]`, "native", "http://127.0.0.1:3000/cb matches any port"},
 		{"a private-use scheme after signing out", public + `, "attributes": {"post.logout.redirect.uris": "com.example.app:/bye"}`, "native", ""},
 		{"a scheme that no app can own", `"publicClient": true, "redirectUris": ["app:/cb", "https://app.example/cb"]`, "redirect_uri https://app.example/cb", "redirect_uri omitted: \"app:/cb\""},
 		{"localhost", `"publicClient": true, "redirectUris": ["http://localhost:3000/cb"]`, "redirect_uri http://localhost:3000/cb", ""},
@@ -167,22 +167,22 @@ func TestConvertKeycloakUsers(t *testing.T) {
 	}{
 		{"a password", "", ada(""), "ada", ""},
 		{"an authenticator app", "", ada("", otp("6")), "ada", ""},
-		{"an authenticator app of eight digits", "", ada("", otp("8")), "", "the password alone would be enough"},
-		{"a passkey", "", ada("", `{"type": "webauthn"}`), "", "the password alone would be enough"},
-		{"recovery codes", "", ada("", `{"type": "recovery-authn-codes"}`), "", "the password alone would be enough"},
+		{"an authenticator app of eight digits", "", ada("", otp("8")), "", "the password alone would be sufficient"},
+		{"a passkey", "", ada("", `{"type": "webauthn"}`), "", "the password alone would be sufficient"},
+		{"recovery codes", "", ada("", `{"type": "recovery-authn-codes"}`), "", "the password alone would be sufficient"},
 		{"a passkey and an authenticator app", "", ada("", `{"type": "webauthn"}`, otp("6")), "ada", "passkey omitted"},
 		{"a first password to be changed", "", ada(`"requiredActions": ["UPDATE_PASSWORD"], `), "", "UPDATE_PASSWORD"},
 		{"a second factor to be set up", "", ada(`"requiredActions": ["CONFIGURE_TOTP"], `), "", "CONFIGURE_TOTP"},
-		{"an address to be verified", `"verifyEmail": true, `, ada(`"email": "ada@h.example", `), "", "verified their e-mail address"},
+		{"an address to be verified", `"verifyEmail": true, `, ada(`"email": "ada@h.example", `), "", "must verify their e-mail address"},
 		{"a directory", "", ada(`"federationLink": "1", `), "", "directory"},
 		{"an attribute", "", ada(`"attributes": {"department": ["icu"], "fhirUser": ["Practitioner/ada"]}, `), "ada", "user ada: attribute omitted: department"},
 		{"roles", "", ada(`"realmRoles": ["default-roles-r", "physician"], "clientRoles": {"ehr": ["admin"], "account": ["manage-account"]}, `), "ada", "user ada: roles omitted: physician, ehr/admin"},
 		{"roles of a group", `"groups": [{"path": "/a", "subGroups": [{"path": "/a/b", "realmRoles": ["physician"]}]}], `, ada(""), "ada", "roles of group /a/b omitted: physician"},
 		{"the name of a client", `"clients": [{"clientId": "ada", "publicClient": true, "redirectUris": ["https://app.example/cb"]}], `, ada(""), "", "a client has this name"},
-		{"the name of a client that is omitted", `"clients": [{"clientId": "ada", "protocol": "saml"}], `, ada(""), "ada", "client ada: its protocol is saml"},
-		{"a name twice", "", ada("") + ", " + ada(""), "ada", "another user has this name"},
-		{"a name in another case", "", ada("") + ", " + strings.Replace(ada(""), `"ada"`, `"ADA"`, 1), "ada", "user ADA: another user has this name"},
-		{"a hash that this server cannot read", "", strings.Replace(ada(""), `\"7168\"`, `\"x\"`, 1), "", "rejects"},
+		{"the name of a client that is omitted", `"clients": [{"clientId": "ada", "protocol": "saml"}], `, ada(""), "ada", "client ada: unsupported protocol saml"},
+		{"a name twice", "", ada("") + ", " + ada(""), "ada", "user ada: duplicate user name"},
+		{"a name in another case", "", ada("") + ", " + strings.Replace(ada(""), `"ada"`, `"ADA"`, 1), "ada", "user ADA: duplicate user name: Keycloak ignores case"},
+		{"a hash that this server cannot read", "", strings.Replace(ada(""), `\"7168\"`, `\"x\"`, 1), "", "invalid configuration"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +194,7 @@ func TestConvertKeycloakUsers(t *testing.T) {
 			if strings.Join(names, " ") != tt.want || !strings.Contains(got.summary, tt.summary) {
 				t.Errorf("want %q and %q, got %q and:\n%s", tt.want, tt.summary, names, got.summary)
 			}
-			if tt.want != "" && !strings.Contains(got.summary, "its case counts") {
+			if tt.want != "" && !strings.Contains(got.summary, "it is case-sensitive") {
 				t.Errorf("nothing about the case of names in:\n%s", got.summary)
 			}
 		})
@@ -215,16 +215,16 @@ func TestConvertKeycloakRealm(t *testing.T) {
 		{"lifetimes", `"accessTokenLifespan": 300, "ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 36000, `, "access_token_lifetime 5m0s\n\t\tsession_lifetime 10h0m0s\n", "refresh_token_lifetime has this server's default"},
 		{"an idle timeout", `"ssoSessionMaxLifespan": 36000, "ssoSessionIdleTimeout": 1800, `, "session_lifetime 10h0m0s\n\t\tsession_idle 30m0s\n", ""},
 		{"offline access", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 864000, "offlineSessionIdleTimeout": 86400, `, "refresh_token_lifetime 240h0m0s\n\t\trefresh_token_idle_lifetime 24h0m0s\n", ""},
-		{"an idle timeout beyond the lifetime", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 86400, "offlineSessionIdleTimeout": 864000, `, "refresh_token_idle_lifetime 24h0m0s\n", "shorter than the 240h0m0s"},
-		{"lifetimes beyond the maximum", `"accessTokenLifespan": 864000, `, "access_token_lifetime 24h0m0s\n", "access_token_lifetime is 24h0m0s"},
+		{"an idle timeout beyond the lifetime", `"offlineSessionMaxLifespanEnabled": true, "offlineSessionMaxLifespan": 86400, "offlineSessionIdleTimeout": 864000, `, "refresh_token_idle_lifetime 24h0m0s\n", "shorter than Keycloak's 240h0m0s"},
+		{"lifetimes beyond the maximum", `"accessTokenLifespan": 864000, `, "access_token_lifetime 24h0m0s\n", "access_token_lifetime is limited to 24h0m0s"},
 		{"an unlimited lifetime", `"accessTokenLifespan": -1, `, "", "access_token_lifetime has this server's default"},
-		{"a scope by role", gate, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted: it depends on a role"},
+		{"a scope by role", gate, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted: Keycloak restricts it to a role"},
 		{"a scope by everybody's role", gate + roles, "\t\t\tscope offline_access patient/*.rs\n", ""},
 		{"a scope by a role that somebody lacks", gate + roles + `"users": [{"username": "ada"}], `, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted"},
 		{"a scope by a role of a client", `"clientScopeMappings": {"ehr": [{"clientScope": "patient/*.rs", "roles": ["physician"]}]}, `, "\t\t\tscope offline_access\n", "scope patient/*.rs omitted"},
 		{"a second factor if there is one", second, "\t\t\tscope offline_access patient/*.rs\n\t\t}", ""},
 		{"a second factor of everybody", strings.Replace(second, `"CONDITIONAL"`, `"REQUIRED"`, 1), "\t\t\tacr mfa\n", "the browser flow requires a second factor"},
-		{"a second factor by another condition", strings.Replace(second, "conditional-user-configured", "conditional-user-role", 1), "\t\t\tacr mfa\n", "the step conditional-user-role of the browser flow"},
+		{"a second factor by another condition", strings.Replace(second, "conditional-user-configured", "conditional-user-role", 1), "\t\t\tacr mfa\n", "step conditional-user-role of the browser flow is not supported"},
 		{"a step that is switched off", strings.Replace(second, `"CONDITIONAL"`, `"DISABLED"`, 1), "\t\t\tscope offline_access patient/*.rs\n\t\t}", ""},
 		{"a client policy", `"clientPolicies": {"policies": [{"name": "fapi", "enabled": true, "profiles": ["fapi-2"]}]}, `, "", "omitted: client app: the client policy fapi"},
 		{"a client policy that is switched off", `"clientPolicies": {"policies": [{"name": "fapi", "profiles": ["fapi-2"]}]}, `, "client app {", ""},
@@ -301,7 +301,7 @@ func TestConvertNames(t *testing.T) {
 	}
 }
 
-// requestObjectProblem registers the option of a feature that these tests do not import.
+// requestObjects registers the option of a feature that these tests do not import.
 type requestObjects struct{}
 
 func init() { caddy.RegisterModule(requestObjects{}) }

@@ -130,8 +130,8 @@ func minNonzero(seconds ...int) int {
 	return shortest
 }
 
-// shorterLifetimeReason returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients here, or
-// "".
+// shorterLifetimeReason returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients
+// here, or "".
 func (l lifespans) shorterLifetimeReason(attributes map[string]string) string {
 	for _, own := range []struct {
 		attribute string
@@ -176,13 +176,13 @@ var (
 	}
 )
 
-// reportSignIn is the second factor and the foreign steps that a flow requires.
+// signInRequirements is the second factor and the unsupported steps that a flow requires.
 type signInRequirements struct {
 	secondFactor     bool     // required even of users who have not enrolled one
 	unsupportedSteps []string // steps without a counterpart
 }
 
-// reportSignIn summarizes the requirements of a flow and its subflows.
+// requirements summarizes the requirements of a flow and its subflows.
 func (all flows) requirements(alias string) (required signInRequirements) {
 	all.walk(alias, true, map[string]bool{}, &required)
 	return required

@@ -36,7 +36,7 @@ func (c *converter) writeUsers() {
 		}
 	}
 	if len(c.userNames) > 0 {
-		c.reportChange("users sign in with exactly this name: it is case-sensitive, and an email address is not accepted instead")
+		c.reportChange("users sign in with exactly their name in the Caddyfile: it is case-sensitive, and an e-mail address is not accepted instead")
 	}
 }
 
@@ -58,7 +58,7 @@ func (c *converter) userSkipReason(u user) string {
 	case len(u.RequiredActions) > 0:
 		return "the user has pending required actions: " + strings.Join(u.RequiredActions, ", ")
 	case c.realm.VerifyEmail && !u.EmailVerified:
-		return "the user must verify their email address first"
+		return "the user must verify their e-mail address first"
 	}
 	return c.lostFactorReason(u)
 }

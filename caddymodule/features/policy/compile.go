@@ -185,7 +185,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// resourceElements returns the resource elements in an expression. looks reports whether there are any. The expression
+// resourceElements returns the resource elements in an expression. usesResource reports whether there are any. The expression
 // must name them, so that only these are read.
 func resourceElements(checked *ast.AST) (elements []string, usesResource bool, err error) {
 	isResource := func(e ast.NavigableExpr) bool {
@@ -229,7 +229,7 @@ func selectedElement(node ast.NavigableExpr) (string, bool) {
 // Reasons why [Compile] rejects a rule.
 var (
 	// errInvalidRule is the error of an invalid effect or name.
-	errInvalidRule = errors.New("no rule")
+	errInvalidRule = errors.New("invalid rule")
 	// errInvalidExpression is the error of an invalid or non-boolean expression.
 	errInvalidExpression = errors.New("invalid rule expression")
 )

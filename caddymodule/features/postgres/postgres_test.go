@@ -124,7 +124,7 @@ func TestAdapt(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{
-		{"PostgreSQL nowhere", gatewaytest.AppCaddyfile("store postgres"), 4, "needs a dsn"},
+		{"PostgreSQL nowhere", gatewaytest.AppCaddyfile("store postgres"), 4, "the option dsn is required"},
 		{"PostgreSQL with an unknown word", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
 		{"table that is none", gatewaytest.AppCaddyfile("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
 		{"commit at times", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},

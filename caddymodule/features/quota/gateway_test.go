@@ -45,14 +45,14 @@ func TestCaddyfileErrors(t *testing.T) {
 	app := gatewaytest.AppCaddyfile
 	gatewaytest.CaddyfileErrors{
 		{"without a window", app("quota apps client 1000"), 4, "quota apps client 1000 1m"},
-		{"by nobody", app("quota apps ip 1000 1m"), 4, "none of client, person and network"},
+		{"by nobody", app("quota apps ip 1000 1m"), 4, "is not client, person or network"},
 		{"of none", app("quota apps client 0 1m"), 4, "0"},
 		{"with a window in parts of a second", app("quota apps client 10 1500ms"), 4, "whole seconds"},
 		{"twice", app("quota apps client 10 1m\n\t\tquota apps person 10 1m"), 5, "duplicate quota apps"},
 		{"that counts an unknown thing", app("quota apps client 10 1m {\n\t\t\tcount expand\n\t\t}"), 6, "an operation such as $expand"},
 		{"with a cost in words", app("quota apps client 10 1m {\n\t\t\tcount $expand dear\n\t\t}"), 5, "dear"},
 		{"that counts twice", app("quota apps client 10 1m {\n\t\t\tcount request\n\t\t\tcount request 2\n\t\t}"), 6, "duplicate count request"},
-		{"of people's tokens", app("quota apps person 10 1m {\n\t\t\tcount token\n\t\t}"), 6, "not yet for which person"},
+		{"of people's tokens", app("quota apps person 10 1m {\n\t\t\tcount token\n\t\t}"), 6, "the person is not yet identified"},
 	}.Check(t)
 }
 
@@ -301,7 +301,7 @@ func TestQuotaOfGuardAlone(t *testing.T) {
 		t.Errorf("%s %v", counts, last.Header)
 	}
 	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\tquota alone person 3 1h\n\t\t}\n")))
-	if err == nil || !strings.Contains(err.Error(), "option of the app") {
+	if err == nil || !strings.Contains(err.Error(), "set this option in the block fhir") {
 		t.Errorf("with the app: %v", err)
 	}
 }

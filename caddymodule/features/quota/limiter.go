@@ -22,8 +22,8 @@ type Set struct {
 	onExceeded func(name string)
 }
 
-// NewSet returns a set of quotas with existing counts. shared is the common store, nil if this gateway counts alone. refused is
-// called with the name of a quota that refuses a request.
+// NewSet returns a set of quotas with existing counts. shared is the common store, nil if this gateway counts alone. onExceeded
+// is called with the name of a quota that refuses a request.
 func NewSet(quotas []Quota, counts *Counts, shared *Shared, onExceeded func(name string)) *Set {
 	s := &Set{limits: map[HolderKind][]*limit{}, counts: counts, shared: shared, onExceeded: onExceeded}
 	for _, q := range quotas {
@@ -87,7 +87,7 @@ func (s *Set) admit(ctx context.Context, l *limit, h *holder, cost int) quotaSta
 	return s.leaseFromStore(ctx, l, h, cost, standing)
 }
 
-// admitLocally counts a request at this gateway. asks reports whether a step of the store is needed.
+// admitLocally counts a request at this gateway. needsStore reports whether a step of the store is needed.
 func (s *Set) admitLocally(l *limit, h *holder, cost int) (_ quotaState, needsStore bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -195,7 +195,8 @@ func newLimit(q Quota) *limit {
 	return &limit{q, newPartitioner(window, localPartCount), newPartitioner(window, sharedPartCount), policyField(q)}
 }
 
-// policyField returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
+// policyField returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is
+// omitted.
 func policyField(q Quota) string {
 	return fmt.Sprintf("%q;q=%d;w=%d", q.Name, q.Limit, int64(time.Duration(q.Window)/time.Second))
 }

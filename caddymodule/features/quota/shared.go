@@ -33,7 +33,7 @@ type leaseResult struct {
 	wait      time.Duration // time until enough remains; 0 if enough remained
 }
 
-var errConflicts = errors.New("lockout counters: too many conflicting updates by other gateways")
+var errConflicts = errors.New("too many conflicting changes by other gateways")
 
 // leaseQuota takes the cost of a request, the unreported usage and, if possible, more from the store.
 func (s *Shared) leaseQuota(ctx context.Context, l *limit, h *holder, cost, unreported, want int) (b leaseResult, err error) {
@@ -59,8 +59,8 @@ func (s *Shared) returnUnused(ctx context.Context, l *limit, h *holder, unused i
 	})
 }
 
-// updateEntry updates the entry of a holder. It takes one round trip if no other gateway has changed the entry since it was last seen.
-// If alter rejects a change, this counts only after reading the current entry.
+// updateEntry updates the entry of a holder. It takes one round trip if no other gateway has changed the entry since it was
+// last seen. If alter rejects a change, this counts only after reading the current entry.
 func (s *Shared) updateEntry(ctx context.Context, l *limit, h *holder, alter func(w *slidingWindow, now int64) bool) error {
 	sum, err := s.Keys.MAC(ctx, "quota\x00"+string(h.key[:]))
 	if err != nil {

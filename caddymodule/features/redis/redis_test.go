@@ -32,7 +32,7 @@ func TestRedisStoreFaults(t *testing.T) {
 		store redis.Store
 		want  string // substring of the error
 	}{
-		{"two ways", redis.Store{URL: "redis://a?master_name=m&cluster=true"}, "exclude each other"},
+		{"two ways", redis.Store{URL: "redis://a?master_name=m&cluster=true"}, "use either master_name or cluster"},
 		{"a password that is not set", redis.Store{URL: "redis://:{env.NO_SUCH_PASSWORD}@a"}, "url: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
 		{"an authority that is not there", redis.Store{URL: "rediss://a", TLS: option.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
 		{"an authority without TLS", redis.Store{TLS: option.TLS{ClientCertificate: "a.pem", ClientKey: "a.key"}}, "a.pem"},
@@ -168,7 +168,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{
 		{"redis with an unknown word", gatewaytest.AppCaddyfile("store redis {\n\t\t\tulr redis://x\n\t\t}"), 5, "did you mean url?"},
-		{"redis at an address that is no URL", gatewaytest.AppCaddyfile("store redis {\n\t\t\turl redis.example:6379\n\t\t}"), 5, "url is not redis://"},
+		{"redis at an address that is no URL", gatewaytest.AppCaddyfile("store redis {\n\t\t\turl redis.example:6379\n\t\t}"), 5, "invalid url: use redis://"},
 		{"redis with a placeholder without its end", gatewaytest.AppCaddyfile("store redis {\n\t\t\turl redis://x:{env.REDIS@h\n\t\t}"), 5, "{env.REDIS@h has no closing brace"},
 		{"redis with half a certificate", gatewaytest.AppCaddyfile("store redis {\n\t\t\ttls_client x.pem\n\t\t}"), 5, "x.pem"},
 	}.Check(t)

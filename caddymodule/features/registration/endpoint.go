@@ -65,7 +65,7 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the registration access token of the client named by whose, or the initial access token if whose
+// checkToken checks the registration access token of the client with clientID, or the initial access token if clientID
 // is empty. A request without a token is not a failed attempt.
 func (e *registrationEndpoint) checkToken(r *http.Request, clientID string, digest []byte, guessable bool) error {
 	token := registrationToken(r)

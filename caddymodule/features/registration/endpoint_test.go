@@ -405,7 +405,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 	file := "fhir/clients/x/" + c.ID + ".json"
 	storage.Files[file] = []byte("{")
 	r, _ := updateClient(b, c, clientMetadata(map[string]any{"client_id": c.ID}))
-	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in storage: ") {
+	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in Caddy's storage: ") {
 		t.Errorf("%d, log %q", r.StatusCode, log)
 	}
 }

@@ -127,7 +127,8 @@ func optionsOf(c *authorize.Config) *registration.Registration {
 	return c.Features[len(c.Features)-1].(*registration.Registration)
 }
 
-// fakeRequestObjects stands in for the requestobject feature: it accepts the parameters of request objects without verifying a signature.
+// fakeRequestObjects stands in for the requestobject feature: it accepts the parameters of request objects without verifying a
+// signature.
 type fakeRequestObjects struct{}
 
 func (fakeRequestObjects) Extend(core *authorize.Core) error {

@@ -147,7 +147,7 @@ func (r *Registration) initialize(issuer string, grants client.GrantTypes, logge
 		return errors.New("initial_access_token and storage are required")
 	}
 	if !slices.Contains([]string{"", client.PKCERequired, client.PKCEOptional}, r.PKCE) {
-		return fmt.Errorf("pkce %q is not supported: use %s or %s", r.PKCE, client.PKCERequired, client.PKCEOptional)
+		return fmt.Errorf("unknown pkce value %q: use %s or %s", r.PKCE, client.PKCERequired, client.PKCEOptional)
 	}
 	for _, scope := range r.Scopes {
 		if err := CheckScope(scope); err != nil {

@@ -262,10 +262,10 @@ func TestRefusalsNameClient(t *testing.T) {
 	_, newcomer := register(b, clientMetadata(nil), initialAccessToken)
 	authorization := authorizetest.Request(url.Values{"client_id": {newcomer.ID}})
 	for name, r := range map[string]*http.Request{
-		"read by another token":       metadataRequest(b, http.MethodGet, newcomer.URI, "x", nil),
-		"update by another token":     metadataRequest(b, http.MethodPut, newcomer.URI, "x", struct{}{}),
-		"removal by another token":    metadataRequest(b, http.MethodDelete, newcomer.URI, "x", nil),
-		"update that is refused":      metadataRequest(b, http.MethodPut, newcomer.URI, newcomer.AccessToken, struct{}{}),
+		"read by another token":     metadataRequest(b, http.MethodGet, newcomer.URI, "x", nil),
+		"update by another token":   metadataRequest(b, http.MethodPut, newcomer.URI, "x", struct{}{}),
+		"removal by another token":  metadataRequest(b, http.MethodDelete, newcomer.URI, "x", nil),
+		"update that is refused":    metadataRequest(b, http.MethodPut, newcomer.URI, newcomer.AccessToken, struct{}{}),
 		"pending approval":          httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+authorization.Encode(), nil),
 		"pushed, pending approval ": authorizetest.PostRequest("/oauth2/par", authorizetest.Request(url.Values{"client_id": {newcomer.ID}, "client_secret": {newcomer.Secret}})),
 	} {

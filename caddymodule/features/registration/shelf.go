@@ -22,7 +22,7 @@ type clientStore interface {
 	// load returns a client, possibly from a cache.
 	load(ctx context.Context, id string) ([]byte, error)
 
-	// add stores a new client. It returns errClientLimit if there are most clients.
+	// add stores a new client. It returns errClientLimit if there are maxClients clients.
 	add(ctx context.Context, id string, value []byte, maxClients int) error
 
 	// update replaces a client with the result of alter. Concurrent changes are serialized.
@@ -40,7 +40,7 @@ type clientStore interface {
 
 var errClientLimit = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the maximum number of registered clients is reached"}
 
-// caddyStore is a shelf in Caddy's storage. Gateways that share it may each exceed the limit
+// caddyStore is a clientStore in Caddy's storage. Gateways that share it may each exceed the limit
 // by one client.
 type caddyStore struct {
 	storage Storage
@@ -134,7 +134,7 @@ func (f *caddyStore) remove(ctx context.Context, id string) error {
 	return f.cache.Delete(ctx, id)
 }
 
-// sharedStore is a shelf in a store that gateways share. The index of clients changes
+// sharedStore is a clientStore in a store that gateways share. The index of clients changes
 // atomically with the clients, so the limit is exact and List is not needed. Clients
 // contain only digests of random secrets and are not sealed.
 type sharedStore struct {
@@ -270,7 +270,7 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 	return err
 }
 
-// copyLegacy copies the clients of earlier and sets the migration mark atomically.
+// copyLegacy copies the clients of legacy and sets the migration mark atomically.
 func (s *sharedStore) copyLegacy(ctx context.Context) error {
 	legacyIDs, err := s.legacy.ids(ctx)
 	if err != nil || len(legacyIDs) == 0 {

@@ -42,7 +42,8 @@ type rosterGateway struct {
 	t *testing.T
 }
 
-// exampleGateway starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
+// exampleGateway starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be
+// nil.
 func exampleGateway(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
 	t.Helper()
 	return rosterGateway{gatewaytest.Example(t, backend, oldnew...), t}

@@ -156,7 +156,7 @@ func resetEntries(c *command.Call) error {
 		Users   int `json:"users"`
 	}
 	return c.Do(command.Request{Method: http.MethodDelete, Path: []string{"roster"}}, &counts, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "The store now contains %d clients and %d users.\n", counts.Clients, counts.Users)
+		_, err := fmt.Fprintf(out, "The store now contains: clients %d, users %d.\n", counts.Clients, counts.Users)
 		return err
 	})
 }

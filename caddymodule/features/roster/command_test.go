@@ -48,7 +48,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{
 			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z"},{"name":"b","from":"registration","waits":true}]`,
-			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  in force\nb     registration              pending approval\n",
+			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  active\nb     registration              pending approval\n",
 		},
 		{
 			[]string{"fhir-client", "add", "a/b", "--secret", "name A"}, `POST /fhir/clients?secret=new {"id":"a/b","name":"A"}`, `{"name":"a/b","client_secret":"xyz"}`,
@@ -59,7 +59,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
 		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nSecret (not shown again): xyz\n"},
 		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
-		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "The store now contains 1 clients and 2 users.\n"},
+		{[]string{"fhir-client", "reset"}, "DELETE /fhir/roster", `{"clients":1,"users":2}`, "The store now contains: clients 1, users 2.\n"},
 		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
 		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users {"name":"wendy","groups":["nurses"]}`, `{"name":"wendy"}`, "Added wendy.\n"},
 	} {

@@ -2,7 +2,7 @@
 // that launches apps as an EHR does, and an app to launch. Both are off by default.
 //
 //	feature.go     Sandbox, the option launch_page; the app as a client, and its page with the script scripts/sandboxapp.js;
-//	               findLocalApp, the client of apps on the user's computer
+//	               localApp, the client of apps on the user's computer
 //	launchpage.go  the page: choice of a patient and an app; the form
 //
 // The launch page is for signed-in users. It lists the patients that the user may choose

@@ -103,7 +103,7 @@ func newSandboxApp(issuer string) client.Client {
 // localAppID is the client_id of unregistered apps on the user's computer.
 const localAppID = "sandbox-local-app"
 
-// findLocalApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
+// localApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
 // remote issuer, any local program could get the code of a user who follows a link.
 func localApp() client.Client {
 	return client.Client{

@@ -189,8 +189,8 @@ func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provi
 	return err
 }
 
-// readUser returns the names of the person in a request. ends reports whether the request deletes or deactivates the person.
-// PATCH may omit the names.
+// readUser returns the names of the person in a request. deactivates reports whether the request deletes or deactivates the
+// person. PATCH may omit the names.
 func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates bool, err error) {
 	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
 		return of, r.Method == http.MethodDelete, nil

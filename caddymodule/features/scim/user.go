@@ -40,7 +40,7 @@ type names struct {
 	UserName   string `json:"u,omitempty"`
 
 	// Subject is the person's sub at the provider if they had an account at the gateway when the id was issued. If not, the id
-	// belongs to the first person with the name after Named, in Unix nanoseconds.
+	// belongs to the first person with the name after NamedAfter, in Unix nanoseconds.
 	Subject    string `json:"s,omitempty"`
 	NamedAfter int64  `json:"t,omitempty"`
 }

@@ -93,7 +93,7 @@ func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provi
 
 func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/secevent+jwt" {
-		return relyingparty.NewEventError("the body must be application/secevent+jwt")
+		return relyingparty.NewEventError("the Content-Type must be application/secevent+jwt")
 	}
 	body, err := oauth2.ReadBody(w, r)
 	if err != nil {
@@ -210,7 +210,7 @@ type identifier struct {
 
 const maxIdentifier = 255 // bytes (OpenID Connect Core §2)
 
-// eventSubject returns the subject of a provider's event, or an [relyingparty.EventError].
+// eventSubject returns the subject of a provider's event, or a [relyingparty.EventError].
 func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
 	if len(e.SubjectID) == 0 {
 		return (&identifier{Format: "opaque", ID: e.Subject}).toSubject(issuer)

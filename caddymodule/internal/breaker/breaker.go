@@ -35,7 +35,7 @@ const (
 // An Outcome is the result of a call.
 type Outcome string
 
-// The outcomes. An error that a [store.Store] returns as a result, such as for a missing entry, counts as Answered.
+// The outcomes. An error that a [store.Store] returns as a result, such as for a missing entry, counts as Responded.
 const (
 	Responded   Outcome = "answered"
 	Full        Outcome = "full"        // [store.ErrFull]

@@ -119,7 +119,7 @@ func TestOutage(t *testing.T) {
 				t.Errorf("when the store is back: %t after %v", answered, took)
 			}
 		}
-		if h.lines() != 2 || !strings.Contains(h.log.String(), "i/o timeout") || !strings.Contains(h.log.String(), `the store is back" after=13s`) {
+		if h.lines() != 2 || !strings.Contains(h.log.String(), "i/o timeout") || !strings.Contains(h.log.String(), `store available again" after=13s`) {
 			t.Errorf("%d lines:\n%s", h.lines(), h.log.String())
 		}
 	})

@@ -83,7 +83,7 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 	}
 }
 
-// Do sends a request to the gateway, decodes the response as JSON, and prints it with show, or unchanged with --json.
+// Do sends a request to the gateway, decodes the response as JSON, and prints it with printResult, or unchanged with --json.
 func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) error {
 	text, err := c.send(c.Cmd.Context(), r)
 	if err != nil {

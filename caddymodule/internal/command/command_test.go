@@ -47,10 +47,10 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
 		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. Refresh tokens with offline_access remain valid; revoke them with fhir-grants revoke.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Revoked: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
-		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nEnded: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person can get this sub in five minutes, unless its current owner signs in before then.\n"},
+		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nRevoked: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person can get this sub in five minutes, unless its current owner signs in before then.\n"},
 		{
 			[]string{"fhir-grants", "revoke", "--users", "-", "--client", "c"}, "DELETE /fhir/grants?client_id=c&users=hospital%3A1&users=u", `{"people":[{"user":"hospital:1","person":"hospital:1, sub x","sessions":1,"status":200},{"user":"u","status":200}],"failed":0}`,
-			"hospital:1: ended sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: ended sessions 0, refresh tokens 0, consents 0 ()\nPeople: 2.\n",
+			"hospital:1: revoked sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: revoked sessions 0, refresh tokens 0, consents 0 ()\nRevoked grants of people: 2.\n",
 		},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u. Ended sessions: 2.\n"},
 		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
@@ -106,13 +106,13 @@ func TestRevokeReportsFailures(t *testing.T) {
 	t.Parallel()
 	const answer = `{"people":[{"user":"hospital:1","status":404,"error":"no such user"},{"user":"u","status":200,"person":"local:u"}],"failed":1}`
 	for name, tt := range map[string]struct{ flag, prints string }{
-		"text": {"--json=false", "hospital:1: not revoked: no such user\nu: ended sessions 0, refresh tokens 0, consents 0 (local:u)\n"},
+		"text": {"--json=false", "hospital:1: revocation failed: no such user\nu: revoked sessions 0, refresh tokens 0, consents 0 (local:u)\n"},
 		"json": {"--json", answer + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, printed, err := run(t, []string{"fhir-grants", "revoke", "--users", "-", tt.flag}, answer)
-			if printed != tt.prints || err == nil || err.Error() != "1 of 2 people were not revoked" {
+			if printed != tt.prints || err == nil || err.Error() != "revoking grants failed for 1 of 2 people" {
 				t.Errorf("printed %q, error %v", printed, err)
 			}
 		})
@@ -132,7 +132,7 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 	}
 	// The gateway of run responds to each request with one person.
 	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
-	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "198 of 201 people were not revoked" {
+	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "revoking grants failed for 198 of 201 people" {
 		t.Errorf("last asked %q, error %v", asked, err)
 	}
 }

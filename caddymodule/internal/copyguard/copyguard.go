@@ -36,7 +36,7 @@ var (
 	ErrRunning = errors.New("a running gateway uses the store")
 
 	// ErrIncomplete is returned for a store that contains an incomplete copy of another store.
-	ErrIncomplete = errors.New("the store contains an incomplete copy of another store: complete it with the same command before a gateway uses this store")
+	ErrIncomplete = errors.New("the store contains an incomplete copy of another store: complete it by running the same caddy fhir-store copy command again")
 )
 
 // Announce marks a store as used by a gateway until ctx is canceled. A store that accepts no new entries gets no

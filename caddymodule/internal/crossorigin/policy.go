@@ -52,7 +52,8 @@ var Public = &Policy{isPublic: true, preflight: cors.New(cors.Options{
 	AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 })}
 
-// NewRestricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never empty.
+// NewRestricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never
+// empty.
 func NewRestricted(allows func(origin string) bool) *Policy {
 	return &Policy{allowsOrigin: allows, preflight: cors.New(cors.Options{
 		AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,

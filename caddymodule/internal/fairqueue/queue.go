@@ -1,12 +1,12 @@
 // Package fairqueue limits the number of concurrent expensive operations, and shares them fairly among networks and clients.
 //
-//	Queue.Enter(network, client) ── no free place ──► ErrFull
+//	Queue.Acquire(network, client) ── no free place ──► ErrFull
 //	   │ a place: at most as many as are still free
 //	   ▼
 //	a slot of the network, then of the client, then of the queue
 //	   │ at most half of all slots
 //	   ▼
-//	the work ──► leave
+//	the work ──► release
 //
 // The context limits the wait. The slots are semaphores of golang.org/x/sync/semaphore; no library shares them fairly.
 package fairqueue

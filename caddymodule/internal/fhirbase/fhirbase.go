@@ -57,7 +57,7 @@ type Addresser interface {
 // DefaultBase is the default path of the FHIR API.
 const DefaultBase = "/fhir/R4"
 
-// ResolveBase returns the FHIR base: the handler's option told, otherwise that of the fhir app, otherwise the default.
+// ResolveBase returns the FHIR base: the handler's option configured, otherwise that of the fhir app, otherwise the default.
 func ResolveBase(ctx caddy.Context, configured string) (string, error) {
 	if configured != "" {
 		return configured, CheckBase(configured)

@@ -112,7 +112,7 @@ func ReadCheckedForm(w http.ResponseWriter, r *http.Request) (Parameters, error)
 // ReadForm parses the body only, because secrets must not be in the query (RFC 6749 §2.3.1).
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
-		return nil, InvalidRequest("the request body must be application/x-www-form-urlencoded")
+		return nil, InvalidRequest("the Content-Type must be application/x-www-form-urlencoded")
 	}
 	body, err := ReadBody(w, r)
 	if err != nil {
@@ -264,7 +264,7 @@ func DeriveACR(amr []string, provider string) string {
 	return ACRMultiFactor
 }
 
-// MeetsACR reports whether a class includes the wanted class, which is one of [ACRValues], or "" for any.
+// MeetsACR reports whether a class includes the required class, which is one of [ACRValues], or "" for any.
 func MeetsACR(class, required string) bool {
 	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, required)
 }
@@ -286,7 +286,7 @@ func RandomBytes(n int) []byte {
 	return b
 }
 
-// CheckLifetime rejects a configured lifetime of less than a second or more than most.
+// CheckLifetime rejects a configured lifetime of less than a second or more than maximum.
 func CheckLifetime(name string, lifetime, maximum time.Duration) error {
 	if lifetime < time.Second || lifetime > maximum {
 		return fmt.Errorf("invalid %s %s: it must be between 1s and %s", name, formatDuration(lifetime), formatDuration(maximum))

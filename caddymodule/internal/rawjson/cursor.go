@@ -5,7 +5,7 @@
 // surrogates, no number with a leading zero, no nesting deeper than [MaxDepth], and no duplicate name in an object.
 //
 //	cursor.go  the Cursor: objects and arrays, strings, raw text; validation of skipped values; errors with their offset
-//	edit.go    setting or removing a member of an object while keeping the other bytes: With, Without
+//	edit.go    setting or removing a member of an object while keeping the other bytes: WithMember, WithoutMember
 //
 // The guard uses it for texts that it inspects or rewrites, except streamed texts (guard/internal/address). Texts
 // that become structs are decoded by encoding/json, and signed ones by strictjson.
@@ -339,12 +339,12 @@ type scannedName struct {
 
 // nameSet is the set of names in one object: those in scanner.names from an index, or a map.
 type nameSet struct {
-	start, mapThreshold int    // full is the length of scanner.names at which the set becomes a map
+	start, mapThreshold int    // mapThreshold is the length of scanner.names at which the set becomes a map
 	bloomFilter         uint64 // Bloom filter by the highest bits of the sums: a name with an unset bit is new
 	overflow            map[string]struct{}
 }
 
-// newNameSet returns the empty set of names for a new object. kept reports whether names will be added.
+// newNameSet returns the empty set of names for a new object. rejectDuplicates reports whether names will be added.
 func (s *scanner) newNameSet(rejectDuplicates bool) nameSet {
 	from := len(s.names)
 	if !rejectDuplicates {
@@ -356,7 +356,7 @@ func (s *scanner) newNameSet(rejectDuplicates bool) nameSet {
 	return nameSet{start: from, mapThreshold: from + maxListedNames - 1}
 }
 
-// scanName scans the name at i and the colon up to the value. If kept is set, a duplicate name is an error.
+// scanName scans the name at i and the colon up to the value. If rejectDuplicates is set, a duplicate name is an error.
 func (s *scanner) scanName(seen *nameSet, i int, rejectDuplicates bool) (end int, escapes bool, value int, err error) {
 	if end = plainStringEnd(s.source.text, i); end == 0 {
 		end, escapes, err = s.scanUnusualName(seen, i, rejectDuplicates)
@@ -508,7 +508,7 @@ func (s *source) skipSpace(i int) int {
 	return s.skipLongSpace(i)
 }
 
-// skipLongSpace is like next, but at whitespace. It skips eight spaces at a time, because indentation is long.
+// skipLongSpace is like skipSpace, but at whitespace. It skips eight spaces at a time, because indentation is long.
 func (s *source) skipLongSpace(i int) int {
 	for ; ; i++ {
 		if s.peek(i) == '\n' {
@@ -675,10 +675,10 @@ var (
 	ErrDuplicate = errors.New("duplicate name in an object")
 
 	// ErrDepth is returned for values nested deeper than MaxDepth.
-	ErrDepth = errors.New("objects and arrays nested too deep")
+	ErrDepth = errors.New("objects and arrays are nested too deeply")
 
 	// ErrKind is returned for a value of another kind than requested.
-	ErrKind = errors.New("wrong kind of value")
+	ErrKind = errors.New("value has the wrong type")
 
 	// ErrValueNotRead is returned when a function has not read the value that it was called for.
 	ErrValueNotRead = errors.New("callback did not read the value")

@@ -121,7 +121,7 @@ func (x bufferedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, x.classifyError(err, true)
 	}
 	if len(body) > maxBodySize {
-		return nil, fmt.Errorf("%s: %w: token exceeds %d bytes", x.endpoint, ErrTooLarge, maxBodySize)
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBodySize)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
@@ -221,13 +221,13 @@ func mustParsePrefixes(texts ...string) []netip.Prefix {
 // fetchTimeout is the timeout of [Fetch]: a user waits for the response.
 const fetchTimeout = 5 * time.Second
 
-// Fetch returns the content at an address that a client registered, limited to five seconds and to most
+// Fetch returns the content at an address that a client registered, limited to five seconds and to limit
 // bytes. It follows no redirect, and sends nothing that identifies a person. The transport determines
 // which hosts are reachable; see [PublicTransport].
 func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit int) ([]byte, error) {
 	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredURL, url, nil)
 	if err == nil && len(body) > limit {
-		err = fmt.Errorf("%s: %w: token exceeds %d bytes", registeredURL, ErrTooLarge, limit)
+		err = fmt.Errorf("%s: %w: more than %d bytes", registeredURL, ErrTooLarge, limit)
 	}
 	return body, err
 }

@@ -51,7 +51,7 @@ type documentVersion[T any] struct {
 }
 
 // get returns the document, or a stale one if requests fail. It blocks only if no version exists, or for
-// the first caller after grace.
+// the first caller after staleGracePeriod.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.latestVersion()
 	switch now := time.Now(); {
@@ -69,7 +69,7 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 }
 
 // refetch fetches the document again because something is missing from it, unless the last request was
-// within the pause. Unlike get, it returns the error of the latest attempt even if an older version
+// within the interval. Unlike get, it returns the error of the latest attempt even if an older version
 // exists.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.waitForRenewal(ctx)

@@ -64,7 +64,7 @@ type KeySetConfig struct {
 type KeySet struct {
 	keys            *document[jwks]
 	strict          bool
-	limitsRefetches bool // applies unknownKeyInterval if keys has a shorter pause
+	limitsRefetches bool // applies unknownKeyInterval if keys has a shorter interval
 }
 
 // withRefetchLimit returns the KeySet for tokens that anyone can send.
@@ -94,7 +94,7 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 }
 
 // NewInlineKeySet returns the KeySet of a client's JWK Set, which must have at least one usable key; see
-// [KeySetConfig].Exact.
+// [KeySetConfig.Strict].
 func NewInlineKeySet(body []byte) (*KeySet, error) {
 	set, err := parseJWKS(body)
 	if err != nil {

@@ -563,7 +563,7 @@ func newServedKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServ
 	return good, s, newKeySet(t, s)
 }
 
-// newExactKeySet is like serving, but for a client's keys.
+// newExactKeySet is like newServedKeySet, but for a client's keys.
 func newExactKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s, _ = newServedKeySet(t, header)

@@ -137,7 +137,7 @@ func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
 const offlineAccess = "offline_access"
 
 // scopes returns the scopes to request. Keycloak ends the person's own session at a sign-in with offline_access,
-// unless the session existed before. For Keycloak, it is therefore requested only if lasting is set.
+// unless the session existed before. For Keycloak, it is therefore requested only if longLived is set.
 func (c *Config) scopes(m *metadata, longLived bool) []string {
 	if !c.RequestOfflineAccess || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !longLived {
 		return c.Scopes
@@ -298,8 +298,8 @@ func (m *metadata) checkSignIn() error {
 	return nil
 }
 
-// DiscoveredIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
-// the configured one is a mistake of the provider or the configuration, so its responses must not be used for any person.
+// DiscoveredIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other
+// than the configured one is a mistake of the provider or the configuration, so its responses must not be used for any person.
 func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata

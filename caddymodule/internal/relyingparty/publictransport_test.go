@@ -34,7 +34,7 @@ func TestPublicTransport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := transport.RoundTrip(r); err == nil || !strings.Contains(err.Error(), "not a public one") {
+		if _, err := transport.RoundTrip(r); err == nil || !strings.Contains(err.Error(), "address is not public") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If the response contains a new refresh
-// token, rotated receives it immediately, even if Refresh fails later, because the provider may not accept the old one again.
+// token, onRotate receives it immediately, even if Refresh fails later, because the provider may not accept the old one again.
 // Without a new ID token, which is optional, the claims are nil, because userinfo alone may lack claims of the ID token.
 //
 // If the provider denies access to the person, or refreshes the sign-in of another person, [IsDenial] is true for the error.

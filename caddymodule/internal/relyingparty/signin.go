@@ -176,13 +176,13 @@ type Callback struct {
 func (c *Callback) check(m *metadata) error {
 	switch {
 	case c.Issuer == "" && m.SendsIssuer:
-		return fmt.Errorf("%w: no iss", ErrCallback)
+		return fmt.Errorf("%w: iss is missing", ErrCallback)
 	case c.Issuer != "" && c.Issuer != m.Issuer:
 		return fmt.Errorf("%w: unexpected iss %.200q, expected %q", ErrCallback, c.Issuer, m.Issuer)
 	case c.Error != "":
 		return &Error{Kind: AuthorizationFailed, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
 	case c.Code == "":
-		return fmt.Errorf("%w: no code", ErrCallback)
+		return fmt.Errorf("%w: code is missing", ErrCallback)
 	}
 	return nil
 }
@@ -255,9 +255,9 @@ func tokenError(status int, err error, secrets ...string) *Error {
 	e.Code = errorCode(cmp.Or(retrieveErr.ErrorCode, apiErrorCode(retrieveErr.Body)))
 	switch {
 	case retrieveErr.ErrorCode != "":
-		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, redact(retrieveErr.ErrorCode, secrets), redact(retrieveErr.ErrorDescription, secrets))
+		e.Err = fmt.Errorf("%s: status %d: error %.100q: %.200q", tokenEndpoint, status, redact(retrieveErr.ErrorCode, secrets), redact(retrieveErr.ErrorDescription, secrets))
 	case status >= http.StatusBadRequest:
-		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, redact(string(retrieveErr.Body), secrets))
+		e.Err = fmt.Errorf("%s: status %d: body %.200q", tokenEndpoint, status, redact(string(retrieveErr.Body), secrets))
 	}
 	return e
 }
@@ -552,7 +552,8 @@ type ProviderTokens struct {
 	AccessTokenExpiry  time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }
 
-// newProviderTokens returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).
+// newProviderTokens returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is
+// not standardized).
 func newProviderTokens(tokens *oauth2.Token) ProviderTokens {
 	h := ProviderTokens{RefreshToken: tokens.RefreshToken}
 	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {

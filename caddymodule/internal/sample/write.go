@@ -153,7 +153,8 @@ type submission struct {
 	}
 }
 
-// handleBundle handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a partial transaction.
+// handleBundle handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a
+// partial transaction.
 func handleBundle(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
@@ -202,7 +203,8 @@ func handleEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	return responses, nil
 }
 
-// assignIDs returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other entries.
+// assignIDs returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other
+// entries.
 func (b submission) assignIDs() ([]string, *strings.Replacer) {
 	ids := make([]string, len(b.Entry))
 	var pairs []string

@@ -36,7 +36,7 @@ func Resolve(name string, secrets []string, newKeys func(...string) (keyring.Sha
 func Words(name string, to *[]string) option.Setter {
 	return option.Words(to, option.IfLiteral(func(secret string) error {
 		if _, err := NewLinkKeys(secret); err != nil {
-			return fmt.Errorf("%s %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
 	}))

@@ -256,7 +256,7 @@ func TestFollowFailureIsLoggedOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			r.Run(ctx)
-			if lines := strings.Count(log.String(), "\n"); lines != want || want > 0 && !strings.Contains(log.String(), "heard again\" after=1m") {
+			if lines := strings.Count(log.String(), "\n"); lines != want || want > 0 && !strings.Contains(log.String(), "receiving store changes again\" after=1m") {
 				t.Errorf("%v: %d lines:\n%s", err, lines, &log)
 			}
 		})

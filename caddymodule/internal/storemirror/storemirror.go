@@ -60,11 +60,11 @@ type Replica struct {
 	mirroredPrefixes, cachedPrefixes []string // prefixes of keys
 	createdAt                        time.Time
 	notify                           func(store.Update)
-	currentUntil                     atomic.Int64 // when the replica stops being current, in nanoseconds since began
+	currentUntil                     atomic.Int64 // when the replica stops being current, in nanoseconds since createdAt
 	logger                           *slog.Logger
 
 	mu          sync.RWMutex
-	lastMessage int64         // time of the last message, in nanoseconds since began
+	lastMessage int64         // time of the last message, in nanoseconds since createdAt
 	maxLag      time.Duration // negative: unlimited
 	mirror      mirror
 	changed     changedKeys
@@ -110,7 +110,7 @@ func (r *Replica) SetMaxLag(d time.Duration) {
 	r.updateCurrentUntil()
 }
 
-// updateCurrentUntil updates fresh from heard and maxLag. It requires the lock.
+// updateCurrentUntil updates currentUntil from lastMessage and maxLag. It requires the lock.
 func (r *Replica) updateCurrentUntil() {
 	switch {
 	case r.lastMessage == noMessage:
@@ -219,7 +219,7 @@ type entry struct {
 	expires int64
 }
 
-// get returns an entry. known reports whether the result is reliable: no missing entry could contradict it.
+// get returns an entry. reliable reports whether the result is reliable: no missing entry could contradict it.
 func (m *mirror) get(key string, now int64) (e entry, found, reliable bool) {
 	e, found = m.entries[key]
 	if found && now < e.expires {
@@ -277,7 +277,7 @@ const (
 	resultOverhead = 200
 )
 
-// An ask is a pending Get, shared by all callers that request the key in the meantime.
+// A pendingGet is a pending Get, shared by all callers that request the key in the meantime.
 type pendingGet struct {
 	startedAt int64
 	isStale   bool // the entry has changed since the Get started; guarded by Replica.mu
@@ -289,7 +289,7 @@ type pendingGet struct {
 
 func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable) }
 
-// fetch reads an entry from the store. If keep is set, the result is cached.
+// fetch reads an entry from the store. If useCache is set, the result is cached.
 func (r *Replica) fetch(ctx context.Context, key string, useCache bool) ([]byte, error) {
 	a, isOwner := r.joinPendingGet(key)
 	if isOwner {
@@ -350,7 +350,7 @@ func (r *Replica) invalidate(key string) {
 	}
 }
 
-// evictAll is like forget, but for all keys. It requires the lock.
+// evictAll is like evict, but for all keys. It requires the lock.
 func (r *Replica) evictAll() {
 	r.cache.DeleteFunc(func(string, cachedResult) bool { return true })
 	for _, a := range r.pendingGets {
@@ -391,7 +391,7 @@ func (c *changedKeys) add(key string, now int64) {
 	c.changedAt[key] = now
 }
 
-// removeAnnounced removes the changes that the store has announced by the time heard.
+// removeAnnounced removes the changes that the store has announced by the time lastMessage.
 func (c *changedKeys) removeAnnounced(lastMessage int64) {
 	for key, at := range c.changedAt {
 		if at < lastMessage {

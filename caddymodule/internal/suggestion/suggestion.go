@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word with the fewest typing errors, if these are few relative to its length, or
-// otherwise a known word that begins with the word; it may be empty.
+// Nearest returns the candidate with the fewest typing errors, if these are few relative to its length, or
+// otherwise a candidate that begins with the word; it may be empty.
 func Nearest(word string, candidates []string) string {
 	best, fewestErrors := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(slices.Values(candidates)) {

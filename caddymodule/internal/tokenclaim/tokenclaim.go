@@ -17,7 +17,7 @@ const MaxNames = 20
 
 var claimName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Check rejects invalid names of a claim: ours is the local name, theirs that of the other server.
+// Check rejects invalid names of a claim: the local name, and that of the other server.
 func Check(localName, remoteName string) error {
 	if !claimName.MatchString(localName) {
 		return fmt.Errorf("claim %q: the local name must have at most 64 letters, digits, hyphens and underscores", localName)
@@ -60,8 +60,9 @@ func Find(claims map[string]any, path string) any {
 	return nil
 }
 
-// Read returns the values of a claim that [Find] finds. The values are empty, and whole is false, if the claim has an unsupported form, or
-// if the provider returns only a reference, as Entra ID does for more than 200 groups. This must not be treated as membership in no group.
+// Read returns the values of a claim that [Find] finds. The values are empty, and complete is false, if the claim has an
+// unsupported form, or if the provider returns only a reference, as Entra ID does for more than 200 groups. This must not be
+// treated as membership in no group.
 func Read(claims map[string]any, path string) (values []string, complete bool) {
 	if found := Find(claims, path); found != nil {
 		return List(found)
@@ -108,7 +109,8 @@ type Attributes struct {
 	Groups []string
 	// Claims are additional claims, by local name.
 	Claims map[string][]string
-	// UnreadClaims are the local names of claims that could not be read completely and are omitted. Rules must not treat them as empty.
+	// UnreadClaims are the local names of claims that could not be read completely and are omitted. Rules must not treat them
+	// as empty.
 	UnreadClaims []string
 }
 

@@ -64,7 +64,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
 	m.warn(r, "/fhir/R4", guard.ErrNoToken)
-	if logged := text.String(); !strings.Contains(logged, "put what rewrites it after fhir_bearer") {
+	if logged := text.String(); !strings.Contains(logged, "put the rewrite after fhir_bearer") {
 		t.Errorf("logged %q", logged)
 	}
 }
@@ -168,7 +168,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 			bearer, err := startedBearer(t, string(caddyfile.Format([]byte(trustingSite(tt.address, tt.options)))))
 			switch {
 			case tt.want == "error":
-				if err == nil || !strings.Contains(err.Error(), "say it with fhir_base https://") {
+				if err == nil || !strings.Contains(err.Error(), "set fhir_base https://") {
 					t.Errorf("starts: %v", err)
 				}
 			case err != nil:

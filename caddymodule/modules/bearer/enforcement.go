@@ -248,7 +248,7 @@ func bindingClient(binding string) string {
 	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
 }
 
-// computeRights returns the permissions of a token; lasting reports whether they are independent of records on the FHIR server.
+// computeRights returns the permissions of a token; cacheable reports whether they are independent of records on the FHIR server.
 func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, cacheable bool, err error) {
 	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userReference(t.FHIRUser), Parameters: e.enforcer.Parameters}
 	cacheable = !t.IsRelated && holder.User.Type != "RelatedPerson"
@@ -267,7 +267,8 @@ func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *
 	return rights, cacheable, nil
 }
 
-// resolvePatients looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among them.
+// resolvePatients looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among
+// them.
 func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
@@ -285,8 +286,8 @@ func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t
 	return nil
 }
 
-// userReference returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another server, it
-// returns only the type; for any other resource, the zero value.
+// userReference returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another
+// server, it returns only the type; for any other resource, the zero value.
 func (e *enforcement) userReference(fhirUser string) interaction.Reference {
 	reference := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(reference, "/")
@@ -390,7 +391,7 @@ func (p *searchParameters) addResources(src io.Reader, onInvalid func(error) err
 	return p.addResource(text, onInvalid)
 }
 
-// addResource adds the parameters of a text. failed handles an invalid definition; its error is returned.
+// addResource adds the parameters of a text. onInvalid handles an invalid definition; its error is returned.
 func (p *searchParameters) addResource(text []byte, onInvalid func(error) error) error {
 	var kind struct{ ResourceType string }
 	if err := json.Unmarshal(text, &kind); err != nil {

@@ -218,8 +218,8 @@ func decisionFor(err *guard.Error) Decision {
 	return decisionInvalid
 }
 
-// isPublicRequest reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4 §3.1.0.13; SMART
-// App Launch 2.2), with exactly its method, path and parameters, since servers may interpret others.
+// isPublicRequest reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4
+// §3.1.0.13; SMART App Launch 2.2), with exactly its method, path and parameters, since servers may interpret others.
 func isPublicRequest(r *http.Request, fhirBase string) bool {
 	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

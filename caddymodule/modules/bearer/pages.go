@@ -58,7 +58,7 @@ const statesKind = "page"
 
 // stateLimits are the limits of one gateway. Gateways that share a store have separate limits.
 type stateLimits struct {
-	// statesPerClient and bytesOfClient limit one person with one client. Beyond them, the oldest state is discarded.
+	// statesPerClient and bytesPerClient limit one person with one client. Beyond them, the oldest state is discarded.
 	statesPerClient, bytesPerClient int
 	// totalBytes limits all clients together. Beyond it, the client with the most bytes loses its oldest state, so that no client
 	// can displace the others.

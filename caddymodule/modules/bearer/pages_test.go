@@ -95,8 +95,8 @@ func TestSealKey(t *testing.T) {
 		app       App
 		key, want string
 	}{
-		"too short":    {nil, "c2hvcnQ=", "seal_key: must be base64"},
-		"with the app": {fakeApp{}, sealKey, "give that store_key"},
+		"too short":    {nil, "c2hvcnQ=", "seal_key: secret must be base64"},
+		"with the app": {fakeApp{}, sealKey, "set store_key there"},
 	} {
 		if _, err := sealingWith(tt.app, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)

@@ -60,8 +60,8 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detachedRequest is a copy of the parts of a request that later handlers need. The request's own context may have ended by then, and
-// Caddy's handlers modify it.
+// detachedRequest is a copy of the parts of a request that later handlers need. The request's own context may have ended by
+// then, and Caddy's handlers modify it.
 type detachedRequest struct {
 	address  string
 	clientID string

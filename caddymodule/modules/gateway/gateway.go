@@ -94,8 +94,8 @@ func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	return config.FHIRBase, true, err
 }
 
-// upstreamAddress returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because the
-// guard and the FHIR server must use the same one. A Unix socket, such as unix//run/fhir.sock, is returned unchanged.
+// upstreamAddress returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because
+// the guard and the FHIR server must use the same one. A Unix socket, such as unix//run/fhir.sock, is returned unchanged.
 func upstreamAddress(backend, base string) (string, error) {
 	if strings.HasPrefix(backend, "unix/") || strings.HasPrefix(backend, "unix+h2c/") {
 		return backend, nil
@@ -136,8 +136,8 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	return blocks, nil
 }
 
-// expandDirectives returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for errors, and
-// differs from that of the tokens in the Caddyfile, so that the parser never considers both to be on the same line.
+// expandDirectives returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for
+// errors, and differs from that of the tokens in the Caddyfile, so that the parser never considers both to be on the same line.
 func expandDirectives(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
 	lines := 0
 	add := func(text string) {

@@ -104,13 +104,13 @@ func TestGatewayErrors(t *testing.T) {
 		return "{\n\tfhir {\n\t\tissuer https://x.example\n\t}\n}\nx.example {\n\t" + lines + "\n}\n"
 	}
 	gatewaytest.CaddyfileErrors{
-		{"no backend", site("fhir_gateway"), 7, "needs the address of the FHIR server"},
+		{"no backend", site("fhir_gateway"), 7, "requires the address of the FHIR server"},
 		{"two", site("fhir_gateway a:1 b:1"), 7, "b:1"},
 		{"another path", site("fhir_gateway hapi:8080/fhir"), 7, "set fhir_base /fhir in the global option fhir"},
 		{"a query", site("fhir_gateway http://hapi:8080?x"), 7, "must be host:port"},
 		{"an unknown part", site("fhir_gateway hapi:8080 {\n\t\tfhir_bearr\n\t}"), 8, "did you mean fhir_bearer?"},
 		{"a part twice", site("fhir_gateway hapi:8080 {\n\t\tfhir_bearer\n\t\tfhir_bearer\n\t}"), 9, "duplicate fhir_bearer"},
-		{"a part with an address", site("fhir_gateway hapi:8080 {\n\t\treverse_proxy b:1\n\t}"), 8, "takes a block alone here"},
+		{"a part with an address", site("fhir_gateway hapi:8080 {\n\t\treverse_proxy b:1\n\t}"), 8, "accepts only a block inside fhir_gateway"},
 		{"an unknown option of a part", site("fhir_gateway hapi:8080 {\n\t\tfhir_bearer {\n\t\t\tno_such_option\n\t\t}\n\t}"), 9, "no_such_option"},
 		{"no app and no trust", "x.example {\n\tfhir_gateway hapi:8080\n}\n", 2, "fhir global option"},
 	}.Check(t)

@@ -14,7 +14,7 @@ import (
 //
 // There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
 // [IssuerChecker], [WatchProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways share embeds [Shared], and
-// passes the function that opens it to Shared.Use in Provision.
+// passes the function that opens it to [Shared.Open] in Provision.
 type Plugin any
 
 // A Starter is a guest that is opened when its configuration becomes active.
@@ -56,8 +56,8 @@ type VolatileStore interface {
 
 // A CopySource is a plugin that is opened for `fhir-store copy`. Other plugins are copied without being opened first.
 type CopySource interface {
-	// OpenForCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
-	// and creates a missing store only if mayMake is true.
+	// OpenForCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the
+	// store, and creates a missing store only if create is true.
 	OpenForCopy(create bool, wait time.Duration) (*Copy, error)
 }
 

@@ -30,8 +30,8 @@ func init() {
 	caddy.RegisterModule(new(externalSharedStore))
 }
 
-// externalStore is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional interfaces
-// that it needs.
+// externalStore is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional
+// interfaces that it needs.
 type externalStore struct {
 	// The maximum number of entries. Default: 1000.
 	MaxEntries int `json:"max_entries,omitempty"`

@@ -54,7 +54,7 @@ type Remote struct {
 	CountConnections func() (open, used int)
 }
 
-// Shared is the base of guest modules for stores that several gateways share. They embed it, and call Use in Provision.
+// Shared is the base of guest modules for stores that several gateways share. They embed it, and call Open in Provision.
 type Shared struct {
 	*pooledShared `json:"-"`
 
@@ -76,7 +76,7 @@ func (s *Shared) Open(name, key string, open func(*slog.Logger) (*Remote, error)
 	return nil
 }
 
-// Cleanup releases the store, if Use was successful.
+// Cleanup releases the store, if Open was successful.
 func (s *Shared) Cleanup() error {
 	if s.pooledShared == nil {
 		return nil

@@ -34,7 +34,7 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 	if modules[0].replica != modules[1].replica {
 		t.Error("two configurations have two replicas")
 	}
-	if err := new(Shared).Cleanup(); err != nil { // Use was never called
+	if err := new(Shared).Cleanup(); err != nil { // Open was never called
 		t.Error(err)
 	}
 	for i, m := range modules {

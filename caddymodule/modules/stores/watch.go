@@ -148,8 +148,8 @@ func (w *Watch) startCheck() <-chan struct{} {
 	return done
 }
 
-// recordResult records the result of a check. A problem begins immediately, but ends only after recoveryPeriod without failures, so that
-// consecutive readiness checks agree.
+// recordResult records the result of a check. A problem begins immediately, but ends only after recoveryPeriod without
+// failures, so that consecutive readiness checks agree.
 func (w *Watch) recordResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -298,8 +298,8 @@ func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	return s
 }
 
-// checkAtStart checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and not used
-// before. A configuration with another issuer cannot take over the store of a running one.
+// checkAtStart checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and
+// not used before. A configuration with another issuer cannot take over the store of a running one.
 func (s *checkedStore) checkAtStart(ctx context.Context, issuer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -114,7 +114,7 @@ func TestDamagedPages(t *testing.T) {
 // checkRefused checks that the error names the remedy and that the file is unchanged.
 func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 	t.Helper()
-	for _, want := range []string{path, "restore a backup", "tar -xpf", "move it away"} {
+	for _, want := range []string{path, "restore a backup", "tar -xpf", "move the file away"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q is not in %v", what, want, err)
 		}

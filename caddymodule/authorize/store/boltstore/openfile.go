@@ -222,7 +222,7 @@ func checkEntries(tx *bbolt.Tx) error {
 	return err
 }
 
-// checkKeys checks that the keys of a bucket are ordered, can be found, and satisfy isWhole. It returns their number.
+// checkKeys checks that the keys of a bucket are ordered, can be found, and satisfy isValid. It returns their number.
 func checkKeys(b *bbolt.Bucket, isValid func(key, value []byte) bool) (n int, err error) {
 	var last []byte
 	return n, b.ForEach(func(key, value []byte) error {

@@ -45,17 +45,17 @@ type Store struct {
 	lockTimeout   atomic.Int64 // a time.Duration
 
 	openMu sync.Mutex
-	closed bool // guarded by opening
+	closed bool // guarded by openMu
 	file   atomic.Pointer[openFile]
 	logger atomic.Pointer[slog.Logger]
 
-	queue    []*pendingWrite // guarded by queued
+	queue    []*pendingWrite // guarded by queueMu
 	queueMu  sync.Mutex
 	commitMu sync.Mutex // held while writing the queue
 }
 
 // New returns a store in the file at path with at most maxEntries entries (0: 1 million), and a
-// reserve for the kinds in endings; see [store.Capacity]. It does not access the file.
+// reserve for the kinds in reservedKinds; see [store.Capacity]. It does not access the file.
 func New(path string, maxEntries int, reservedKinds ...string) *Store {
 	s := &Store{path: path, reservedKinds: reservedKinds}
 	s.CallRunner = s.Do
@@ -254,7 +254,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	return withRemedy(s.path, w.err)
 }
 
-// writeQueue writes all pending changes in one transaction. It requires s.commit.
+// writeQueue writes all pending changes in one transaction. It requires s.commitMu.
 func (s *Store) writeQueue(f *openFile) {
 	s.queueMu.Lock()
 	writes := s.queue

@@ -2,7 +2,8 @@
 //
 //	suite.go   [Suite]: tests of an implementation
 //	shared.go  [SharedSuite]: tests of a [store.SharedStore]
-//	memory.go  [NewSharedMemory], an in-memory shared store with simulated outages; [InterceptedStore], a store with failures selected by a test
+//	memory.go  [NewSharedMemory], an in-memory shared store with simulated outages; [InterceptedStore], a store with
+//	           failures selected by a test
 //
 // Network and server failures are tested in e2e/storefault.
 package storetest

@@ -128,7 +128,7 @@ type follower struct {
 	changes         []string // key=value, or the key alone for a deletion, in order
 	lastQueriedAt   time.Time
 	completeUpdates int
-	err             error // error of Follow, read after its end
+	err             error // error of Subscribe, read after its end
 }
 
 func (f *follower) recordUpdate(u store.Update) {
@@ -206,7 +206,7 @@ func testUpdatePerMethod(t *testing.T, s *sharedTest) {
 		requireNoError(t, tt.change())
 		f.awaitValues(t, tt.want)
 		if ttl := time.Until(f.expires[key]); len(tt.want) > 0 && (ttl > 9*s.lifetime+time.Second || ttl < 8*s.lifetime) {
-			t.Errorf("after %s remaining lifetime is %v, want about %v", tt.method, ttl, 9*s.lifetime)
+			t.Errorf("after %s, the remaining lifetime is %v, want about %v", tt.method, ttl, 9*s.lifetime)
 		}
 	}
 }

@@ -73,7 +73,7 @@ type storeTest struct {
 	needsExactLimit bool // requires an exact limit
 }
 
-// A subject is a store under test.
+// A testedStore is a store under test.
 type testedStore struct {
 	store.Store
 	lifetime time.Duration // lifetime of entries

@@ -248,7 +248,7 @@ func (e entry) isExpiring() bool { return time.Until(e.expires) < expiryMargin }
 // A batch contains each key once.
 type batch []entry
 
-// eachBatch passes the entries in batches of up to most, without the marks of copyguard.
+// eachBatch passes the entries in batches of up to limit, without the marks of copyguard.
 func eachBatch(ctx context.Context, s store.CopyableStore, limit int, process func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
@@ -317,8 +317,8 @@ func waitBeforeRetry(ctx context.Context) error {
 	}
 }
 
-// listJoiners are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores: otherwise,
-// revoking a person's access would miss those listed only in the source.
+// listJoiners are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores:
+// otherwise, revoking a person's access would miss those listed only in the source.
 var listJoiners = map[string]func(there, more []byte) ([]byte, error){
 	"sessions": joinRecentLists, "upstream-sessions": joinRecentLists, "families": joinRecentLists, "consents": joinRecentLists, "apps": joinAppLists,
 }
@@ -389,7 +389,7 @@ const probeKey = copyguard.CopyKind + ":probe"
 // markLifetime is how long an interrupted copy can be completed.
 const markLifetime = 30 * 24 * time.Hour
 
-// A mark identifies a copy in progress.
+// A copyMark identifies a copy in progress.
 type copyMark struct {
 	Source string `json:"source"`
 	Merge  bool   `json:"merge,omitempty"` // into a store with entries

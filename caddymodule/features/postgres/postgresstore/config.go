@@ -76,7 +76,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-var errNoDSN = errors.New("no connection string")
+var errNoDSN = errors.New("the connection string is missing")
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(max(c.Timeout, 0), defaultTimeout)
@@ -100,7 +100,8 @@ func (c Config) isAnnounced(key string) bool {
 	return kind == probeKind || slices.Contains(c.SubscribedKinds, kind) || slices.Contains(c.ChangeOnlyKinds, kind)
 }
 
-// The names of procedures and indexes contain the table's name and are limited to 63 bytes.
+// tableName matches the names of tables. The names of procedures and indexes contain the table's name and are limited to 63
+// bytes.
 var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
 
 // CheckTable returns an error if name is not a valid table name.

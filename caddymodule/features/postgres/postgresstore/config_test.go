@@ -17,12 +17,12 @@ func TestNew(t *testing.T) {
 		config Config
 		want   string // substring of the error; empty if none
 	}{
-		{"nothing", Config{}, "no connection string"},
+		{"nothing", Config{}, "the connection string is missing"},
 		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
 		{"a URL", Config{DSN: "postgres://fhir@db/fhir?sslmode=verify-full"}, ""},
 		{"no connection string at all", Config{DSN: "nonsense"}, "connection string"},
 		{"an address to listen", Config{DSN: "host=db", ListenAddress: "primary:5433"}, ""},
-		{"a port to listen that is none", Config{DSN: "host=db", ListenAddress: "primary:x"}, "to listen"},
+		{"a port to listen that is none", Config{DSN: "host=db", ListenAddress: "primary:x"}, "invalid listen address"},
 		{"a table in a schema", Config{DSN: "host=db", Table: "gateway.store"}, ""},
 		{"a table that would be SQL", Config{DSN: "host=db", Table: "x; DROP TABLE y"}, "invalid table"},
 		{"a long table", Config{DSN: "host=db", Table: strings.Repeat("x", 41)}, "invalid table"},
@@ -45,24 +45,24 @@ func TestNew(t *testing.T) {
 func TestPasswordIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dsn, want string }{
-		{"a port that is none, in a URL", "postgres://fhir:hunter2@db:x/fhir", "its port is not"},
-		{"a port that is none", "password=hunter2 port=x", "its port is not"},
-		{"spaces around the equals sign", "host=db port=abc user=fhir password = 'hunter2 s3c'", "its port is not"},
+		{"a port that is none, in a URL", "postgres://fhir:hunter2@db:x/fhir", "the port is not a number"},
+		{"a port that is none", "password=hunter2 port=x", "the port is not a number"},
+		{"spaces around the equals sign", "host=db port=abc user=fhir password = 'hunter2 s3c'", "the port is not a number"},
 		{"a quote that does not end", "host=db password = 'hunter2", "neither a URL nor keyword=value pairs"},
 		{"an unquoted space", "host=db password=x hunter2", "neither a URL nor keyword=value pairs"},
-		{"TLS that is unknown", "host=db password=hunter2 sslmode=perhaps", "what it says of TLS"},
-		{"a certificate that is not there", "host=db password = hunter2 sslmode=verify-full sslrootcert=/nowhere", "what it says of TLS"},
+		{"TLS that is unknown", "host=db password=hunter2 sslmode=perhaps", "invalid TLS parameters"},
+		{"a certificate that is not there", "host=db password = hunter2 sslmode=verify-full sslrootcert=/nowhere", "invalid TLS parameters"},
 		{"target_session_attrs with a typing error", "host=db target_session_attrs=hunter2", "target_session_attrs"},
 		{"a number of connections", "host=db password=x pool_max_conns=hunter2", "pool_"},
 		{"a colon and an at sign in the password", "postgres://fhir@x:hunter2@db/fhir", "%40"},
 		{"a slash in the password", "postgres://fhir:12/hunter2@db/fhir", "%2F"},
 		{"a slash after letters", "postgres://fhir:ab/hunter2@db/fhir", "%2F"},
-		{"a percent sign in the password", "postgres://fhir:%hunter2@db/fhir", "not a URL"},
-		{"a URL as the host", "host='postgres://fhir:hunter2@db/fhir'", "a whole URL goes into dsn"},
-		{"a URL without its scheme", "host='fhir:hunter2@db'", "a whole URL goes into dsn"},
-		{"a URL as the second host", "host='a,fhir:hunter2@db'", "a whole URL goes into dsn"},
-		{"a URL as the database", "host=db dbname2=x database='postgres://fhir:hunter2@db'", "a whole URL goes into dsn"},
-		{"a URL as the user", "host=db user='postgres://fhir:hunter2@db'", "a whole URL goes into dsn"},
+		{"a percent sign in the password", "postgres://fhir:%hunter2@db/fhir", "not a valid URL"},
+		{"a URL as the host", "host='postgres://fhir:hunter2@db/fhir'", "set dsn to the complete URL"},
+		{"a URL without its scheme", "host='fhir:hunter2@db'", "set dsn to the complete URL"},
+		{"a URL as the second host", "host='a,fhir:hunter2@db'", "set dsn to the complete URL"},
+		{"a URL as the database", "host=db dbname2=x database='postgres://fhir:hunter2@db'", "set dsn to the complete URL"},
+		{"a URL as the user", "host=db user='postgres://fhir:hunter2@db'", "set dsn to the complete URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +200,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// The remaining room is reduced by the rows added since the last count.
+// The remaining capacity is reduced by the rows added since the last count.
 func TestRemainingCapacity(t *testing.T) {
 	t.Parallel()
 	r := capacity{limit: 10}

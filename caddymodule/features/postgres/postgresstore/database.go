@@ -227,7 +227,7 @@ func (p *pooler) detect(conn *pgx.Conn, backendPID uint32) error {
 const maxTries = 4
 
 // withConn uses a pooled connection within the time limit of a step. It retries after a lost
-// connection or a transaction conflict, so use must be repeatable.
+// connection or a transaction conflict, so do must be repeatable.
 func (d *database) withConn(caller context.Context, do func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(caller, d.config.Timeout)
 	defer cancel()

@@ -189,7 +189,7 @@ func (f *follower) wait(ctx context.Context) error {
 // clock.
 type clock struct{ latest atomic.Pointer[clockReading] }
 
-// A reading is the server's time at a local time.
+// A clockReading is the server's time at a local time.
 type clockReading struct{ serverTime, localTime time.Time }
 
 // update stores a reading. The server's time is assumed to be from the middle of the request.

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A room is the number of further rows that fit. Between two counts, each storing call
+// A capacity is the number of further rows that fit. Between two counts, each storing call
 // is assumed to add a row.
 type capacity struct {
 	sql     statements
@@ -19,8 +19,8 @@ type capacity struct {
 	pending atomic.Int64 // storing calls since then
 
 	countLock chan struct{} // semaphore for counting
-	exact     bool          // exact count of a small table; guarded by counting
-	countedAt time.Time     // time of the last count; guarded by counting
+	exact     bool          // exact count of a small table; guarded by countLock
+	countedAt time.Time     // time of the last count; guarded by countLock
 }
 
 func newCapacity(sql statements, limit int) *capacity {

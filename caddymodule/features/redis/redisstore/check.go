@@ -181,7 +181,7 @@ func (s *Store) missingRightsError(ctx context.Context) error {
 	return fmt.Errorf("%w: the user lacks permissions (docs/operate/redis.md): %s", ErrUnsuitable, strings.Join(missing, " "))
 }
 
-// A request is a harmless command and the right it needs.
+// A rightCheck is a harmless command and the right it needs.
 type rightCheck struct {
 	permission string
 	command    redis.Cmder

@@ -185,8 +185,8 @@ func (o *Options) clusterOptions() *redis.ClusterOptions {
 	}
 }
 
-// withoutNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity avoids
-// CLIENT SETINFO, which servers before 7.2 do not support.
+// withoutNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity
+// avoids CLIENT SETINFO, which servers before 7.2 do not support.
 func withoutNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
@@ -212,7 +212,7 @@ type master struct {
 	epoch   int64 // configuration epoch, increased by each failover
 }
 
-// stragglerWait is how long find waits for the remaining Sentinels once most have answered.
+// stragglerWait is how long findMaster waits for the remaining Sentinels once most have answered.
 const stragglerWait = 100 * time.Millisecond
 
 // findMaster queries all Sentinels. It closes connections to servers other than the master.
@@ -369,7 +369,7 @@ type connSet struct {
 	open map[*masterConn]struct{} // guarded by mu
 }
 
-// A link is an open connection. It embeds a TCP connection so that the client can detect that
+// A masterConn is an open connection. It embeds a TCP connection so that the client can detect that
 // the server has closed it.
 type masterConn struct {
 	*net.TCPConn

@@ -191,7 +191,7 @@ func compactChanges(changes []store.Change) []store.Change {
 // clock is the server's clock, estimated from its responses.
 type clock struct{ sample atomic.Pointer[clockSample] }
 
-// A sample is a response with the server's time.
+// A clockSample is a response with the server's time.
 type clockSample struct {
 	offset    time.Duration // offset from this process's clock
 	roundTrip time.Duration // round trip, which is twice the maximum error

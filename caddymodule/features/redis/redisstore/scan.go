@@ -70,7 +70,7 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 // scan reports the entries with a prefix in pages, with their server.
 func (s *Store) scan(ctx context.Context, prefix string, report func(server *redis.Client, names, keys []string) error) error {
 	var mu sync.Mutex  // the client scans all masters concurrently
-	var firstErr error // first error of tell
+	var firstErr error // first error of report
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			mu.Lock()

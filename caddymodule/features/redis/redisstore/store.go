@@ -110,7 +110,7 @@ const (
 	changeRetention = 49 * time.Hour
 )
 
-// A stepper executes calls as steps.
+// An executor executes calls as steps.
 type executor struct {
 	connection     *connection
 	names          keyNames
@@ -328,7 +328,7 @@ func (s *executor) checkReplicas(waitReply *redis.Cmd, reply []any) error {
 	return fmt.Errorf("%w: %d of %d within %v", errTooFewReplicas, n, s.minReplicas, s.connection.timeout/4)
 }
 
-// A header is the beginning of the script's response.
+// A replyHeader is the beginning of the script's response.
 type replyHeader struct {
 	failedCall int       // number of the failed call, from 1; 0 if none
 	serverTime time.Time // time by the server's clock
@@ -357,8 +357,8 @@ func readHeader(reply []any, calls int) (h replyHeader, err error) {
 	return h, nil
 }
 
-// keyNames builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with the
-// same tag share a slot, and one script can change only keys of one slot.
+// keyNames builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with
+// the same tag share a slot, and one script can change only keys of one slot.
 type keyNames struct {
 	prefix         string
 	cluster        bool

@@ -133,7 +133,7 @@ func (r *Roster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// load returns the reading for a head's value. Without a head, it reads all entries.
+// load returns the state for a head's value. Without a head, it reads all entries.
 func (r *Roster) load(ctx context.Context, before *loadedState, value []byte) (*loadedState, error) {
 	h, err := store.FromJSON[head](value)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Roster) load(ctx context.Context, before *loadedState, value []byte) (*
 	return &loadedState{snapshot: snapshot, head: h, headValue: value}, err
 }
 
-// applyChanges returns the record before with the changes up to a head; nil if some of these are no longer stored.
+// applyChanges returns the snapshot before with the changes up to a head; nil if some of these are no longer stored.
 func (r *Roster) applyChanges(ctx context.Context, before *loadedState, to *head) (*Snapshot, error) {
 	if before == nil || before.head == nil || to == nil || to.Number <= before.head.Number || to.Number-before.head.Number > maxStoredChanges {
 		return nil, nil
@@ -360,7 +360,7 @@ func (r *Roster) Reset(ctx context.Context) error {
 	return r.refresh(ctx)
 }
 
-// nextHead returns the head after that of a reading. Other gateways do not mistake it for a change that they know.
+// nextHead returns the head after that of a state. Other gateways do not mistake it for a change that they know.
 func (state *loadedState) nextHead() head {
 	next := head{ID: oauth2.RandomToken(), LatestGeneration: oauth2.Generation(time.Now().UnixNano())}
 	if state != nil && state.head != nil {
@@ -439,7 +439,7 @@ var (
 	ErrInvalid = errors.New("the entry cannot be activated")
 
 	// ErrFull is returned for an entry beyond [MaxEntries].
-	ErrFull = fmt.Errorf("the maximum of %d entries of this kind is reached: remove some, or let users sign in at an identity provider", MaxEntries)
+	ErrFull = fmt.Errorf("the limit of %d stored clients or users is reached: remove some, or let users sign in at an identity provider", MaxEntries)
 )
 
 // An Alteration returns the entry to store in place of the current one. Nil means no entry.
@@ -476,7 +476,7 @@ func Remove() Alteration {
 	}
 }
 
-// A Record is a snapshot of all entries. A nil Record is empty.
+// A Snapshot contains all entries at one time. A nil Snapshot is empty.
 type Snapshot struct {
 	entries *snapshotmap.Map[Entry] // by [entryID.key]
 	sizes   map[Kind]int
@@ -488,7 +488,7 @@ type entryID struct {
 	name string
 }
 
-// key returns the key of the entry in a record.
+// key returns the key of the entry in a snapshot.
 func (n entryID) key() string { return string(n.kind) + ":" + n.name }
 
 func parseEntryID(key string) entryID {
@@ -528,7 +528,7 @@ func (r *Snapshot) All(kind Kind) iter.Seq2[string, Entry] {
 
 func newSnapshot(entries map[entryID]*Entry) *Snapshot { return (*Snapshot)(nil).withEntries(entries) }
 
-// withEntries returns a record with some entries replaced. A nil value removes an entry.
+// withEntries returns a snapshot with some entries replaced. A nil value removes an entry.
 func (r *Snapshot) withEntries(entries map[entryID]*Entry) *Snapshot {
 	changed := &Snapshot{new(snapshotmap.Map[Entry]), map[Kind]int{}}
 	if r != nil {
@@ -573,8 +573,8 @@ func sortByAge(all []namedEntry) {
 	})
 }
 
-// diff returns the entries that are new or changed compared with another record, oldest first, and the names of the
-// entries that only the other record has.
+// diff returns the entries that are new or changed compared with another snapshot, oldest first, and the names of the
+// entries that only the other snapshot has.
 func (r *Snapshot) diff(other *Snapshot) (changed []namedEntry, removed []entryID) {
 	if other == nil {
 		return r.sorted(), nil

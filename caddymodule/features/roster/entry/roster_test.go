@@ -27,7 +27,7 @@ func mustChange(t *testing.T, r *Roster, kind Kind, name string, alter Alteratio
 	}
 }
 
-// namesIn returns the names of users in a record, sorted.
+// namesIn returns the names of users in a snapshot, sorted.
 func namesIn(r *Snapshot) (names []string) {
 	for name := range r.All(Users) {
 		names = append(names, name)

@@ -24,7 +24,7 @@ type Updater struct {
 	configuredServer *authorize.Server       // server without the roster
 	activeServer     *authorize.Server       // server with the roster
 	replace          func(*authorize.Server) // activates a server
-	snapshot         *Snapshot               // active record
+	snapshot         *Snapshot               // active snapshot
 	activeIDs        map[entryID]serverIDs   // active entries
 	problems         map[entryID]problem     // problems of inactive entries
 }
@@ -93,7 +93,7 @@ func (u *Updater) checkEntry(m namedEntry) error {
 	return err
 }
 
-// Reset calls [Roster.Reset] and returns the new record.
+// Reset calls [Roster.Reset] and returns the new snapshot.
 func (u *Updater) Reset(ctx context.Context) (*Snapshot, error) {
 	if err := u.Roster.Reset(ctx); err != nil {
 		return nil, err
@@ -160,7 +160,8 @@ func (r serverIDs) removeFrom(from *authorize.Draft) {
 	}
 }
 
-// addToDraft adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes nothing.
+// addToDraft adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes
+// nothing.
 func (u *Updater) addToDraft(draft *authorize.Draft, m namedEntry) (r serverIDs, err error) {
 	var c authorize.Config
 	if err := u.Resolve(&c, m.kind, m.entry); err != nil {
@@ -181,7 +182,7 @@ func (u *Updater) addToDraft(draft *authorize.Draft, m namedEntry) (r serverIDs,
 	return r, nil
 }
 
-// newDraft returns a draft with the entries of a record, and the problems of inactive entries. If a record is active, it
+// newDraft returns a draft with the entries of a snapshot, and the problems of inactive entries. If a snapshot is active, it
 // places only the differences.
 func (u *Updater) newDraft(snapshot *Snapshot) (*authorize.Draft, map[entryID]problem) {
 	changed, removed := snapshot.diff(u.snapshot)
@@ -193,7 +194,7 @@ func (u *Updater) newDraft(snapshot *Snapshot) (*authorize.Draft, map[entryID]pr
 	return u.rebuildDraft(snapshot.sorted())
 }
 
-// updateDraft returns the draft of the active record with differences; nil if these may activate or deactivate other entries,
+// updateDraft returns the draft of the active snapshot with differences; nil if these may activate or deactivate other entries,
 // because the older of two conflicting entries wins.
 func (u *Updater) updateDraft(changed []namedEntry, removed []entryID) (*authorize.Draft, map[entryID]problem) {
 	draft, problems, added := u.activeServer.Draft(), maps.Clone(u.problems), map[entryID]serverIDs{}
@@ -245,7 +246,7 @@ func (u *Updater) tryAdd(draft *authorize.Draft, m namedEntry) (serverIDs, probl
 	return r, problem{err, aloneErr == nil}
 }
 
-// rebuildDraft returns a draft with all members of a record, oldest first.
+// rebuildDraft returns a draft with all members of a snapshot, oldest first.
 func (u *Updater) rebuildDraft(members []namedEntry) (*authorize.Draft, map[entryID]problem) {
 	draft, problems := u.configuredServer.Draft(), map[entryID]problem{}
 	u.activeIDs = make(map[entryID]serverIDs, len(members))

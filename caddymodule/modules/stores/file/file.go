@@ -38,7 +38,7 @@ type Store struct {
 	// and for each app with a refresh token, of about 700 bytes each. Default: 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	store.Store `json:"-"` // file, after Locate
+	store.Store `json:"-"` // file, after ResolvePath
 
 	file        *boltstore.Store
 	key         string // key in the pool of open stores
@@ -71,8 +71,8 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(Store) }}
 }
 
-// ResolvePath takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only the
-// app knows the default path.
+// ResolvePath takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only
+// the app knows the default path.
 func (f *Store) ResolvePath(defaultPath string) error {
 	path, err := option.ResolveSecret("path of the durable store", f.Path)
 	if err != nil {
@@ -93,8 +93,8 @@ func (f *Store) ResolvePath(defaultPath string) error {
 }
 
 // lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process does so
-// when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is the interval of checks whether Caddy is
-// exiting: Caddy handles Ctrl-C only after Start has returned.
+// when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is the interval of checks whether
+// Caddy is exiting: Caddy handles Ctrl-C only after Start has returned.
 const (
 	lockTimeout       = 30 * time.Second
 	lockRetryInterval = 100 * time.Millisecond
@@ -152,7 +152,7 @@ func (f *Store) OpenForCopy(create bool, wait time.Duration) (*stores.Copy, erro
 		return nil, fmt.Errorf("durable store does not exist: %w", err)
 	}
 	if err := f.open(slog.New(slog.DiscardHandler), wait); err != nil {
-		return nil, fmt.Errorf("opening the durable store, which a running gateway may use: %w", err)
+		return nil, fmt.Errorf("opening the durable store (stop any gateway that uses it): %w", err)
 	}
 	return &stores.Copy{CopyableStore: f.file, Name: "the file " + f.key, Identity: f.key, Batch: copyBatch}, nil
 }
@@ -165,7 +165,7 @@ func (f *Store) Backup(write func(size int64, to func(io.Writer) error) error) e
 	return f.file.Backup(write)
 }
 
-// Cleanup releases the file, if Locate was successful.
+// Cleanup releases the file, if ResolvePath was successful.
 func (f *Store) Cleanup() error {
 	if f.file == nil {
 		return nil
