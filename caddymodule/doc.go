@@ -31,7 +31,7 @@
 //	              ▼                                 │
 //	           fhir_expand ─ $expand, known here ─▶ response from memory
 //	              ▼ anything else                   │
-//	           reverse_proxy ─ backend is down ─▶ 502 ─┤
+//	           reverse_proxy ─ backend down ─▶ 502 ─┤
 //	              ▼                                 ▼ handle_errors
 //	           the FHIR server                   fhir_outcome ─▶ OperationOutcome
 //

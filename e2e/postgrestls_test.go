@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// A signer is a certificate authority.
+// A certificateAuthority is a certificate authority.
 type certificateAuthority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

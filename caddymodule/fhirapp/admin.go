@@ -61,7 +61,8 @@ func (a *AdminAPI) App() (*App, error) {
 	return app, nil
 }
 
-// ServerHandler returns an admin handler that calls handle with the running authorization server. If no app runs, the response is 404.
+// ServerHandler returns an admin handler that calls handle with the running authorization server. If no app runs, the response
+// is 404.
 func (a *AdminAPI) ServerHandler(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()

@@ -55,8 +55,9 @@ func (g bulkRevocationResponse) StatusCode() int {
 	return http.StatusOK
 }
 
-// revokeGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does not revoke
-// everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and means several ?user=.
+// revokeGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does
+// not revoke everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and means
+// several ?user=.
 func revokeGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query, err := parseGrantsQuery(r)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
-// warnAboutClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation, with
-// publicly known secrets, and causes fewer warnings.
+// warnAboutClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation,
+// with publicly known secrets, and causes fewer warnings.
 func warnAboutClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)
 	isLocal := err == nil && httporigin.IsLoopback(issuer.Hostname())

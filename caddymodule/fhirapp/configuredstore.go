@@ -66,7 +66,7 @@ func (o StoreOpener) readConfiguration(path string) (c storeConfiguration, err e
 	return c, nil
 }
 
-// Open opens the store of the configuration at path. If mayMake is set, a missing file is created.
+// Open opens the store of the configuration at path. If create is set, a missing file is created.
 func (o StoreOpener) Open(ctx context.Context, path string, create bool) (*ConfiguredStore, error) {
 	c, err := o.readConfiguration(path)
 	if err != nil {

@@ -7,7 +7,7 @@
 //	                              caddyfile.go         the fhir block of a Caddyfile
 //	                              lifecycle.go         start and stop of a configuration
 //	                              appwarnings.go       warnings about allowed but inadvisable options
-//	                              personreader.go        requests to the FHIR server on behalf of a person
+//	                              personreader.go      requests to the FHIR server on behalf of a person
 //	                              feature.go           interfaces and helpers of features
 //	                              configuredstore.go   the durable store, for commands of features
 //	admin.api.fhir                admin.go             status, keys, cached expansions

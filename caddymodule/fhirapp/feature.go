@@ -153,8 +153,8 @@ func FeatureOf[F any](a *App) (feature F, ok bool) {
 	return feature, ok
 }
 
-// RetainedValue returns a value that survives reloads as long as the configurations keep their signing keys in the same place and have
-// the same store. Each type and store has one value.
+// RetainedValue returns a value that survives reloads as long as the configurations keep their signing keys in the same place
+// and have the same store. Each type and store has one value.
 func RetainedValue[T any](a *App) *T {
 	value, _ := a.state.retainedValues.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
 	return value.(*T)

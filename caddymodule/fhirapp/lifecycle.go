@@ -300,7 +300,8 @@ func (a *App) settings() authorize.Config {
 // processStart is the start time of the first configuration in this process.
 var processStart = sync.OnceValue(time.Now)
 
-// recentOutages returns the latest periods without service: before this process started, and while a remote store was unavailable.
+// recentOutages returns the latest periods without service: before this process started, and while a remote store was
+// unavailable.
 func recentOutages(s *stores.Set) []store.Outage {
 	return append([]store.Outage{{EndedAt: processStart()}}, s.Outages()...)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// An entrance is a source of names. It reports whether a name could be the sub of a token.
+// A nameSource is a source of names. It reports whether a name could be the sub of a token.
 type nameSource struct {
 	takes   func(t *testing.T, name string) bool
 	foreign bool // the sub is of another issuer
@@ -147,7 +147,7 @@ https://localhost:8443 {
 	}
 }
 
-// TestNames sends each name through each entrance: a name that HTTP would change, or that another
+// TestNames sends each name through each nameSource: a name that HTTP would change, or that another
 // principal of the issuer can have, never becomes a sub.
 func TestNames(t *testing.T) {
 	all := nameSources(t)

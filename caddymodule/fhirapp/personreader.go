@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
-// inProcessRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR server
-// is configured once, and fhir_bearer enforces access.
+// inProcessRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR
+// server is configured once, and fhir_bearer enforces access.
 type inProcessRecords struct {
 	issuer, fhirBase string
 }

@@ -50,8 +50,9 @@ func (r *readinessResponse) setPart(part string, cause store.Cause, problem erro
 	}
 }
 
-// checkReadiness returns the readiness of a configuration. No configuration is active before the first one has started and once the process
-// is stopping. A configuration without the fhir app is ready once it has started, because its guards need neither stores nor keys.
+// checkReadiness returns the readiness of a configuration. No configuration is active before the first one has started and once
+// the process is stopping. A configuration without the fhir app is ready once it has started, because its guards need neither
+// stores nor keys.
 func checkReadiness(ctx context.Context, running caddy.Context) (*readinessResponse, error) {
 	response := &readinessResponse{Parts: map[string]string{}}
 	switch {

@@ -17,21 +17,21 @@
 //	   ├─ JWT with our iss
 //	   │     ▼
 //	   │  [Verifier]
-//	   │     ├─ [TokenCache]             cached: this token was verified before, or
+//	   │     ├─ [TokenCache]         cached: this token was verified before, or
 //	   │     ├─ header               typ, alg, kid; no embedded or referenced key
 //	   │     ├─ signature            by the key from the [KeySet]
 //	   │     ├─ claims               iss, aud, exp, nbf, iat, sub, client_id, jti
-//	   │     └─ Revoked              checked each time, even if the token is cached
+//	   │     └─ IsRevoked            checked each time, even if the token is cached
 //	   ├─ JWT with the iss of a trusted issuer
 //	   │     ▼
-//	   │  [TrustedVerifier]                  the same steps, with that issuer's [KeySet]
+//	   │  [TrustedVerifier]          the same steps, with that issuer's [KeySet]
 //	   │     ├─ signature            any asymmetric algorithm that fits the key
 //	   │     └─ claims               vendor-specific claim names; no ID tokens
 //	   ├─ JWT of any other issuer → 401
 //	   └─ opaque token
 //	         ▼
 //	      [Introspector.Verify]      no introspector → 401
-//	         ├─ [TokenCache]             cached: this token was introspected recently, or
+//	         ├─ [TokenCache]         cached: this token was introspected recently, or
 //	         ├─ [fairqueue.Queue]    waits for a free slot, fairly by network
 //	         ├─ back-off             while the authorization server does not respond → 503
 //	         ├─ request              one per token, shared by concurrent requests
@@ -40,8 +40,8 @@
 //	[Token]                    the verified claims; Issuer and Subject identify the account
 //
 //	request.go       checks before the token is verified: path, identity headers, cookies, Authorization
-//	guard.go         Guard, the verification policy of an issuer, Memory, Token
-//	jwt.go           Verifier and Trusted
+//	guard.go         Guard, the verification policy of an issuer, TokenCache, Token
+//	jwt.go           Verifier and TrustedVerifier
 //	introspector.go  Introspector
 //	error.go         rejections: status, challenge, OperationOutcome; step-up
 //

@@ -47,7 +47,8 @@ var (
 	errInvalidIssuedAt = errors.New("iat is in the future or after exp")
 	// errMissingClaim: a required claim (RFC 9068 §2.2) is missing.
 	errMissingClaim = errors.New("required token claim missing")
-	// errSenderConstrained: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a bearer token.
+	// errSenderConstrained: the token is bound to a key of the client (RFC 8705, RFC 9449), and must not be accepted as a
+	// bearer token.
 	errSenderConstrained = errors.New("token is sender-constrained and not accepted as a bearer token")
 	// errRevokedToken: the token was revoked.
 	errRevokedToken = errors.New("token revoked")

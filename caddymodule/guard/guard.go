@@ -72,9 +72,9 @@ func (g *Guard) addVerifier(p *jwtVerifier) error {
 }
 
 // Verify verifies an access token and returns its claims. A string with the three parts of a JWT is verified only by the
-// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.IntrospectsJWTs] some JWTs, are verified by the
-// introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must not
-// be changed.
+// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.IntrospectsJWTs] some JWTs, are verified
+// by the introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must
+// not be changed.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
@@ -92,9 +92,9 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	return p.verify(ctx, raw)
 }
 
-// mustIntrospect reports whether a JWT is introspected instead of verified by its signature. With [Introspector.IntrospectsJWTs], these
-// are the JWTs of the configured Issuer or, if none is configured, the JWTs of issuers without a verifier. Tokens of other
-// issuers are not disclosed to the introspection endpoint.
+// mustIntrospect reports whether a JWT is introspected instead of verified by its signature. With
+// [Introspector.IntrospectsJWTs], these are the JWTs of the configured Issuer or, if none is configured, the JWTs of issuers
+// without a verifier. Tokens of other issuers are not disclosed to the introspection endpoint.
 func (g *Guard) mustIntrospect(raw string) bool {
 	if g.introspector == nil || !g.introspector.IntrospectsJWTs {
 		return false
@@ -281,7 +281,7 @@ func (p *jwtVerifier) key(ctx context.Context, header joseHeader) (publicKey, er
 const DefaultTokenCacheSize = 20_000
 
 // TokenCache is a cache of verified tokens: for a cached token, a request costs a hash instead of a signature check or an
-// introspection. All verifiers may share one; none gets the entries of another. It is safe for concurrent use. A nil Memory
+// introspection. All verifiers may share one; none gets the entries of another. It is safe for concurrent use. A nil TokenCache
 // caches nothing.
 type TokenCache struct {
 	tokens boundedcache.Cache[cacheKey, cacheEntry]

@@ -129,8 +129,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 	return &token, nil
 }
 
-// introspectShared sends one introspection request for all concurrent requests with the same token. They share the response but not a
-// context, because the client of any of them may disconnect.
+// introspectShared sends one introspection request for all concurrent requests with the same token. They share the response but
+// not a context, because the client of any of them may disconnect.
 func (i *Introspector) introspectShared(ctx context.Context, id cacheKey, raw string) (introspection, error) {
 	network := ""
 	if i.Network != nil { // read it now: the flight may outlive the request
@@ -150,7 +150,8 @@ func (i *Introspector) introspectShared(ctx context.Context, id cacheKey, raw st
 	}
 }
 
-// introspectOnce waits for a free slot, sends the request and caches the response. It checks the back-off before and after the wait.
+// introspectOnce waits for a free slot, sends the request and caches the response. It checks the back-off before and after the
+// wait.
 func (i *Introspector) introspectOnce(ctx context.Context, network string, id cacheKey, raw string) (introspection, error) {
 	if cached, ok := i.loadCached(id); ok {
 		return cached, nil // another flight has completed since the first look-up

@@ -763,7 +763,7 @@ func TestSignedIntrospection(t *testing.T) {
 	}
 }
 
-// With All, JWTs of the introspected issuer are introspected whenever they are not cached; our own and others' never.
+// With IntrospectsJWTs, JWTs of the introspected issuer are introspected whenever they are not cached; our own and others' never.
 func TestIntrospectAll(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")

@@ -173,7 +173,7 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 //
 // All claims are accepted, including patient and fhirUser: trust an issuer only if it may choose the patient of a token.
 //
-// A Trusted is safe for concurrent use, and must not be changed once in use.
+// A TrustedVerifier is safe for concurrent use, and must not be changed once in use.
 type TrustedVerifier struct {
 	// Issuer is the exact value of iss: Auth0's ends in a slash, Entra ID's depends on the token version
 	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0). Required: an
@@ -567,8 +567,8 @@ type KeySet interface {
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// localVerificationKey returns the public part of a key for [localAlgorithm]. The key's alg must match, regardless of the token's header
-// (RFC 8725 §3.1).
+// localVerificationKey returns the public part of a key for [localAlgorithm]. The key's alg must match, regardless of the
+// token's header (RFC 8725 §3.1).
 func localVerificationKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(localAlgorithm) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)
@@ -604,8 +604,8 @@ type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// trustedVerificationKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without one, by
-// its type and curve.
+// trustedVerificationKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without
+// one, by its type and curve.
 func trustedVerificationKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)

@@ -130,7 +130,7 @@ func TestVerifyRevokedLast(t *testing.T) {
 	wantRefused(t, v, mint{claims: map[string]any{"exp": 1}}.token(t), ErrExpired)
 }
 
-// revocationResult returns a Revoked with a fixed result.
+// revocationResult returns an IsRevoked with a fixed result.
 func revocationResult(answer bool, err error) func(context.Context, string) (bool, error) {
 	return func(context.Context, string) (bool, error) { return answer, err }
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // CheckPath rejects a request with a path that the FHIR server could interpret as another path, since the access decision must be
-// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path (R4
-// §3.1.0.1) needs:
+// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path
+// (R4 §3.1.0.1) needs:
 //
 //   - dot segments and empty segments, which some servers remove;
 //   - slashes, backslashes, percent signs and control characters, encoded or not, which some servers decode twice;

@@ -108,7 +108,7 @@ func resourceScopes(scopes []string) []ResourceScope {
 	return list
 }
 
-// isCovered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes equal .rs.
+// isCovered reports whether the list covers requested. Permissions count separately: .r and .s in two scopes equal .rs.
 func isCovered(requested ResourceScope, list []ResourceScope) bool {
 	var permissions Permission
 	for _, listed := range list {
@@ -125,7 +125,7 @@ func isWildcardV1(s ResourceScope) bool {
 	return s.IsV1 && s.Permission == permissionsV1["*"]
 }
 
-// intersections returns the parts of asked that the list covers, in the order of the list, without those that other parts
+// intersections returns the parts of requested that the list covers, in the order of the list, without those that other parts
 // cover.
 func intersections(requested ResourceScope, list []ResourceScope) []string {
 	var parts []ResourceScope

@@ -124,7 +124,8 @@ func TestGrantProperty(t *testing.T) {
 	}
 }
 
-// checkPartialGrant checks that a request granted in part gets its intersection with the list, and is rejected only if that is empty.
+// checkPartialGrant checks that a request granted in part gets its intersection with the list, and is rejected only if that is
+// empty.
 func checkPartialGrant(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	got, err := GrantPartially(requested, allowed, false)

@@ -134,8 +134,8 @@ func (s ResourceScope) String() string {
 	return formatted
 }
 
-// includesResources reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers all queries,
-// and one with a query only the same query: whether one search is narrower than another is not evaluated.
+// includesResources reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers
+// all queries, and one with a query only the same query: whether one search is narrower than another is not evaluated.
 func (s ResourceScope) includesResources(o ResourceScope) bool {
 	return s.Level == o.Level &&
 		(s.Type == AnyType || s.Type == o.Type) &&

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-// A way is the functions of the module that a request executes, by file.
+// executedFunctions are the functions of the module that a request executes, by file.
 type executedFunctions map[string][]string
 
 // findExecuted finds the functions that each round of a benchmark executes: it compares the statement counts of two
@@ -92,8 +92,8 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	return found, nil
 }
 
-// linkedPackages returns the packages of the module that a package links, without test support, separated by commas. Instrumenting
-// other packages would only slow the build.
+// linkedPackages returns the packages of the module that a package links, without test support, separated by commas.
+// Instrumenting other packages would only slow the build.
 func linkedPackages(folder, room string) (string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
 	list.Dir = folder
@@ -104,7 +104,7 @@ func linkedPackages(folder, room string) (string, error) {
 	return strings.Join(strings.Fields(string(output)), ","), nil
 }
 
-// A declared is a function with its lines.
+// A declaredFunction is a function with its lines.
 type declaredFunction struct {
 	name        string
 	first, last int

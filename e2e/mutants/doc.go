@@ -1,8 +1,8 @@
 // Command mutants removes one check at a time from the guard or the authorization server, and requires that a test fails:
 //
-//	cd e2e && go run ./mutants                   all
-//	cd e2e && go run ./mutants -match If-Match   mutants with this text in their list, file or description
-//	cd e2e && go run ./mutants -some 100 -seed x 100 mutants, first those of the files in -changed
+//	cd e2e && go run ./mutants                     all
+//	cd e2e && go run ./mutants -match If-Match     mutants with this text in their list, file or description
+//	cd e2e && go run ./mutants -some 100 -seed x   100 mutants, first those of the files in -changed
 //
 // It prints each mutant that no test catches, and fails if there is one. It also fails if a mutant does not compile, or if
 // the text that a mutant replaces is not found: a change of a check must change or remove its mutants.

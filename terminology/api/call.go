@@ -183,7 +183,7 @@ func MissingDefinitions(err error) []outcome.Missing {
 }
 
 // readInputs reads the parameters of the query string and of the body of a POST. The body is a form, a Parameters
-// resource in JSON or XML, or another resource, which becomes the value of the parameter bare.
+// resource in JSON or XML, or another resource, which becomes the value of the parameter bodyParameter.
 func (c *Call) readInputs(w http.ResponseWriter, bodyParameter string) ([]parameters.Input, error) {
 	r := c.Request
 	inputs, err := parameters.ParseQuery(r.URL.RawQuery)

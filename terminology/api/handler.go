@@ -16,7 +16,7 @@ import (
 // Handler serves the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet
 // operation expand).
 type Handler struct {
-	// Library contains the definitions. Required unless Current is set.
+	// Library contains the definitions. Required unless CurrentLibrary is set.
 	Library *terminology.Library
 
 	// CurrentLibrary returns the library of a [terminology.Watch] instead. It is called once per request. Default: none.

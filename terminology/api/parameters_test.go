@@ -263,7 +263,7 @@ func TestCacheID(t *testing.T) {
 	}
 }
 
-// MaxGathered limits the codes that a value set gathers and those that it examines without a match. Otherwise a request
+// MaxVisitedCodes limits the codes that a value set gathers and those that it examines without a match. Otherwise a request
 // could send a value set that takes unlimited time.
 func TestMaxGathered(t *testing.T) {
 	many := func(n int, include string) string { return strings.TrimSuffix(strings.Repeat(include+",", n), ",") }

@@ -310,7 +310,7 @@ func (p *definitionResource) identifiers() (list []identifier) {
 }
 
 // newComparison returns the comparison of a parameter with a modifier: how to prepare the definition's value and the
-// wanted value, and how to compare them.
+// requested value, and how to compare them.
 func newComparison(name, modifier string) (prepare func(string) string, compare func(has, requested string) bool, err error) {
 	isString := name == "name" || name == "title"
 	same := func(has, requested string) bool { return has == requested }

@@ -416,7 +416,7 @@ type Response struct {
 // the key, credentials and trace headers. The producer must not depend on anything else that differs between requests.
 // The request's context outlives the client's request because other clients may wait for the same response.
 //
-// To validate a stale response, the request has If-None-Match or If-Modified-Since. An Answer with status 304 confirms
+// To validate a stale response, the request has If-None-Match or If-Modified-Since. A [Response] with status 304 confirms
 // the stored response.
 //
 // Anything but a complete and valid FHIR response must be an error: failures (5xx), truncated bodies, HTML pages.

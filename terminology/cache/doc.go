@@ -9,7 +9,7 @@
 //	   │ ├─── stale-while-revalidate ────► hit, and a refresh in the background
 //	   │ └─── stale, or nothing stored                cache.go: Serve
 //	   ▼
-//	 one flight per key ── [Producer] ──► [Response]    flight.go
+//	 one flight per key ── [Producer] ──► [Response]  flight.go
 //	   │ stored if allowed and not invalidated meanwhile
 //	   ▼
 //	 written: in the preferred coding (entry.go), as 304 if the client has the response, stale after a failure

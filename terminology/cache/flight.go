@@ -171,7 +171,7 @@ func produce(producer Producer, r *http.Request) (response *Response, err error)
 // unless the caller sets [Scheme.VaryBy] accordingly.
 var forwardedHeaders = []string{"Authorization", "Traceparent", "Tracestate"}
 
-// request returns the request for the producer, reduced to the parts in the key and the headers in passed.
+// request returns the request for the producer, reduced to the parts in the key and the headers in forwardedHeaders.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
 	header := make(http.Header, len(forwardedHeaders)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{forwardedHeaders, c.Scheme.Headers} {
@@ -248,7 +248,7 @@ func (r *result) isFailure() bool { return r.entry == nil && isFailure(r.respons
 // UnavailableError is the error of a [Producer] after its origin failed. All requests with the same key get it for
 // [Options.FailureTTL], to protect the origin.
 type UnavailableError struct {
-	// ParseRetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
+	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
 	RetryAfter time.Duration
 
 	// Err is the cause. Required.

@@ -119,7 +119,7 @@ func (c *ConceptReader) ReadExtensions(r *fhirjson.Reader, t *Texts, owner uint3
 	})
 }
 
-// eachExtension calls known with each supported extension of an array: the entire extension, and its value[x] as a member.
+// eachExtension calls visit with each supported extension of an array: the entire extension, and its value[x] as a member.
 func (c *ConceptReader) eachExtension(r *fhirjson.Reader, visit func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
 		raw, err := r.CompactValue('{')

@@ -9,5 +9,5 @@
 //
 // Each source is a package below this one. terminology/internal/table has the concepts of CodeSystem resources. Package
 // bcp47 shows the parts of a source: a System, optional interfaces, and a registered [Source]. A System that is a
-// [List] can be expanded and searched. Search reads all displays unless it is also a [Searchable].
+// [List] can be expanded and searched. A search reads all displays unless it is also a [Searchable].
 package codesystem

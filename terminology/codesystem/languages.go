@@ -13,7 +13,7 @@ type languageRange struct {
 }
 
 // Languages contains the parsed displayLanguage or Accept-Language (RFC 9110 §12.5.4): language ranges, the most
-// preferred first. Other languages are acceptable as a fallback unless Only is set.
+// preferred first. Other languages are acceptable as a fallback unless ExcludesOthers is set.
 type Languages struct {
 	ranges []languageRange
 
@@ -135,7 +135,7 @@ func (l *Languages) PreferredDisplay(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// PreferredOrFirstDisplay is like Preferred, but with the first display as the default.
+// PreferredOrFirstDisplay is like PreferredDisplay, but with the first display as the default.
 func (l *Languages) PreferredOrFirstDisplay(texts []Text) int {
 	if i := l.PreferredDisplay(texts); i >= 0 {
 		return i
@@ -188,8 +188,8 @@ func (l *Languages) isSearchable(t *Text) bool {
 	return t.IsDisplay || t.Language == "" || l.matchesAny(t.Language)
 }
 
-// IsForeign reports whether a text is in another known language than one returned by [Languages.BestAvailable]. Texts of the value
-// set itself are not foreign in any requested language.
+// IsForeign reports whether a text is in another known language than one returned by [Languages.BestAvailable]. Texts of the
+// value set itself are not foreign in any requested language.
 func (l *Languages) IsForeign(t *Text, language string) bool {
 	return language != "" && t.Language != "" && similarity(t.Language, language) == languageDiffers && !(t.IsFromValueSet && l.matchesAny(t.Language))
 }

@@ -21,19 +21,19 @@ type Source struct {
 	Copyright string
 
 	// CommonCodes is the canonical of a grammar's value set of common codes. An expansion of all codes or of a filter contains
-	// only common codes, and is marked as incomplete. Without Common, such an expansion is an error. For a [List] that
+	// only common codes, and is marked as incomplete. Without CommonCodes, such an expansion is an error. For a [List] that
 	// also accepts unlisted codes, it is the origin of the listed codes.
 	CommonCodes string
 
-	// ValueSetProperty is the property with the filter that selects the codes of the value set valueSet/[value], where valueSet is a member
-	// of Members. Default: none.
+	// ValueSetProperty is the property with the filter that selects the codes of the value set valueSet/[value], where valueSet
+	// is a member of Members. Default: none.
 	ValueSetProperty string
 
 	// ReportsReason makes $validate-code report the reason for an invalid code as a separate issue. HL7's test suite
 	// requires it for units and prohibits it for languages.
 	ReportsReason bool
 
-	// ValueSets are related ValueSet resources, such as Common, as concatenated JSON compressed with zstd. They are read
+	// ValueSets are related ValueSet resources, such as CommonCodes, as concatenated JSON compressed with zstd. They are read
 	// during startup, before the definitions that may replace them.
 	ValueSets []byte
 

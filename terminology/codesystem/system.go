@@ -136,7 +136,7 @@ type Converter interface {
 }
 
 // Concepts is a [System] with its optional interfaces, detected once because operations use them for each code. List,
-// Search and Converter are nil if not implemented; the others then have an empty implementation.
+// Searchable and Converter are nil if not implemented; the others then have an empty implementation.
 type Concepts struct {
 	System
 

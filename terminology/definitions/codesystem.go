@@ -26,16 +26,16 @@ type CodeSystem struct {
 	supplements    string              // canonical of the code system that a supplement extends
 	entireValueSet string              // CodeSystem.valueSet
 	Copyright      string              // copyright of a source
-	CommonCodes    string              // Common of a source: see [codesystem.Source]
-	ReasonIssue    bool                // ReasonIssue of a source: see [codesystem.Source]
+	CommonCodes    string              // CommonCodes of a source: see [codesystem.Source]
+	ReasonIssue    bool                // ReportsReason of a source: see [codesystem.Source]
 	edition        string              // Edition of a source: see [codesystem.Source]
-	byValue        string              // ByValue of a source: see [codesystem.Source]
+	byValue        string              // ValueSetProperty of a source: see [codesystem.Source]
 	isBuiltIn      bool                // from a source; its concepts must not be read before the first request needs them
 	systemIndex    uint32              // index of the URL in SystemTable.List
 	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }
 
-// Number returns the number of a concept, or Parsed for a concept of a grammar.
+// Number returns the number of a concept, or ParsedConcept for a concept of a grammar.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil || c.Code != nil {
 		return ParsedConcept
@@ -117,7 +117,7 @@ func (m contentMode) replaces(builtIn contentMode) bool {
 // ParsedConcept is the concept of an entry with a grammar as its code system: grammars have no concept numbers.
 const ParsedConcept = None - 1
 
-// UnlistedConcept is Parsed for an entry with a row of another value set. Only the code of the row counts.
+// UnlistedConcept is ParsedConcept for an entry with a row of another value set. Only the code of the row counts.
 const UnlistedConcept = ParsedConcept - 1
 
 // None is the index of a missing code system or concept.

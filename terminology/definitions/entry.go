@@ -10,8 +10,8 @@ import (
 )
 
 // Entry is an entry of an expansion. CodeSystem is None if the code system is not loaded. Concept is None if the code
-// system lacks the code, and Parsed or Unlisted if the concept has no number. Listed is the row of the value set's own
-// listing, or 0.
+// system lacks the code, and ParsedConcept or UnlistedConcept if the concept has no number. Listed is the row of the value
+// set's own listing, or 0.
 type Entry struct {
 	CodeSystem, Concept, Row uint32 // indexes and row, described above
 }

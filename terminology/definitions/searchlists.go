@@ -109,7 +109,7 @@ func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *ConceptMap) erro
 	return nil
 }
 
-// loadMapSynonyms collects the synonyms of one concept map.
+// mapSynonymCollector collects the synonyms of one concept map.
 type mapSynonymCollector struct {
 	definitions *Set
 	language    string

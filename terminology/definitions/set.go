@@ -57,7 +57,7 @@ func (s RequestDigest) extend(resource []byte) RequestDigest {
 	return RequestDigest{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
 }
 
-// CacheKey returns a cache key for the resources followed by others, or "" without any resources.
+// CacheKey returns a cache key for the resources followed by other, or "" without any resources.
 func (s RequestDigest) CacheKey(other ...jsontext.Value) string {
 	for _, resource := range other {
 		s = s.extend(resource)
@@ -152,7 +152,7 @@ func countRequestDefinition(l *Set) error {
 // precedence regardless of version, because a request that sends definitions refers to them.
 func (d *Set) Overlay() *Set { return newOverlay(d, false) }
 
-// newOverlay returns an overlay. Added definitions take precedence or, with beside, compete with those of d by version.
+// newOverlay returns an overlay. Added definitions take precedence or, with competes, compete with those of d by version.
 func newOverlay(d *Set, competes bool) *Set {
 	return &Set{
 		Systems: d.Systems.newOverlay(competes), ValueSets: d.ValueSets.newOverlay(competes), Maps: d.Maps.newOverlay(competes),

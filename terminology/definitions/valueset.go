@@ -47,7 +47,7 @@ func (vs *ValueSet) DisplayName() string {
 // ConceptSet is an entry of ValueSet.compose.include or exclude.
 type ConceptSet struct {
 	System, Version     string   // code system
-	IsEnumerated        bool     // has concept: the rows from First up to Last
+	IsEnumerated        bool     // has concept: the rows from FirstRow up to EndRow
 	FromStoredExpansion bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
 	FirstRow, EndRow    uint32   // rows in listed
 	Filters             []Filter // filters that must all match

@@ -32,7 +32,7 @@ type Options struct {
 	// false, only $expand.
 	AllOperations bool
 
-	// Handler performs operations in this process. Required, with its Current.
+	// Handler performs operations in this process. Required, with its CurrentLibrary.
 	Handler *api.Handler
 
 	// Epoch identifies the contents of a library. Responses from another epoch are not used. Required.

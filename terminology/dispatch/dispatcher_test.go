@@ -122,8 +122,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestWriteLocalHeader checks that WriteLocalHeader starts local responses, stored or not, and never responses of other servers. Guards
-// pass local responses without further checks.
+// TestWriteLocalHeader checks that WriteLocalHeader starts local responses, stored or not, and never responses of other
+// servers. Guards pass local responses without further checks.
 func TestWriteLocalHeader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

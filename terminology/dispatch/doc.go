@@ -3,9 +3,9 @@
 // package depends only on net/http. The surrounding server provides the next handler, the guard, metrics and logs
 // (host.go).
 //
-//	request ─► Dispatcher.ServeHTTP                                        dispatcher.go
+//	request ─► Dispatcher.ServeHTTP                                       dispatcher.go
 //	   │ for an operation? ── no ─► passed on, or served if no other handler does: dispatcher.go, write.go
-//	   │ depends on earlier requests, or repeated?                     request.go
+//	   │ depends on earlier requests, or repeated?                        request.go
 //	   ├─ no ──► served locally, directly to the client ────────────────► response
 //	   │            │ definition missing
 //	   ▼            ▼
@@ -45,6 +45,6 @@
 // [State] outlives a change of settings. It contains the stored responses, the fetched definitions and the servers
 // to call (state.go). A write through the next handler invalidates the dependent responses before the client gets
 // its response: write.go detects writes, reads the changed definitions, and checks the status of the response.
-// State.ApplyInvalidation removes the responses in every State of the process ([Host].End), and [Peers] notify the other processes
-// (peers.go).
+// State.ApplyInvalidation removes the responses in every State of the process ([Host.Invalidate]), and [Peers] notify the other
+// processes (peers.go).
 package dispatch

@@ -70,14 +70,14 @@ type request struct {
 	isPersonal bool     // the response is only for this client
 	schemes    *schemes // schemes of keys; nil disables the cache
 	record     requestRecord
-	hash       uint64 // number in the sightings; 0 if none
+	hash       uint64 // number in admission; 0 if none
 	body       []byte // body of a POST; nil until read
 }
 
 // schemes contains the key schemes of the responses based on a library.
 type schemes struct {
 	library *terminology.Library
-	seed    uint64       // identifies the library in sightings
+	seed    uint64       // identifies the library in admission
 	shared  cache.Scheme // for responses shared by all clients
 	next    cache.Scheme // for responses of the next handler
 }
@@ -511,7 +511,7 @@ func withCookies(a *cache.Response, recorder *remote.Recorder) *cache.Response {
 	return a
 }
 
-// streamNext streams the next handler's response to the client. here is the error of the local attempt.
+// streamNext streams the next handler's response to the client. local is the error of the local attempt.
 func (q *request) streamNext(w http.ResponseWriter, r *http.Request, local error) result {
 	if errors.Is(local, outcome.ErrUnknown) {
 		return q.forwardUnknown(w, r, local)

@@ -28,11 +28,11 @@ type StateOptions struct {
 	// FullExpansions are full expansions fetched from terminology servers. Default: nil, disabled.
 	FullExpansions *remote.FullExpansions
 
-	// FetchedDefinitions contains definitions of the server behind the next handler. [NewState] sets its Source and Changed. Default:
-	// nil, disabled.
+	// FetchedDefinitions contains definitions of the server behind the next handler. [NewState] sets its Source and OnChange.
+	// Default: nil, disabled.
 	FetchedDefinitions *terminology.FetchedDefinitions
 
-	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with Fetched.
+	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with FetchedDefinitions.
 	Backend remote.Handler
 
 	// Announce broadcasts to the peers that a repeated fetch found a changed definition of the next handler. Default: no

@@ -23,8 +23,8 @@ type (
 	Rules = compose.Rules
 )
 
-// Query contains the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
-// ecosystem. Zero values mean absent parameters.
+// Query contains the parameters of ValueSet/$expand, for [New]: those of R4, R5 and the HL7 terminology ecosystem. Zero
+// values mean absent parameters.
 type Query struct {
 	ValueSetRef
 	Page

@@ -254,7 +254,7 @@ type object struct {
 	values             []byte // values of a primitive, each followed by a comma
 	hasValue           bool   // whether any value is not null
 	idsAndExtensions   []byte // IDs and extensions of a primitive, each followed by a comma
-	hasIDsOrExtensions bool   // whether any of others is not null
+	hasIDsOrExtensions bool   // whether any of idsAndExtensions is not null
 }
 
 // beginElement starts an element, ending the previous one if its name differs.

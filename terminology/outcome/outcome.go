@@ -53,7 +53,7 @@ type Error struct {
 	// Missing are required definitions that are not loaded or have no content; possibly incomplete.
 	Missing []Missing
 
-	// Provisional is the response without the missing definitions, or nil; see Others of api.Handler.
+	// Provisional is the response without the missing definitions, or nil; see HasOtherServers of api.Handler.
 	Provisional *Provisional
 }
 

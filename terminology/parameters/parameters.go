@@ -84,7 +84,7 @@ func AppendBody(inputs []Input, contentType string, body []byte, resourceParamet
 	return ParseBody(inputs, body, resourceParameter)
 }
 
-// ParseBody adds the parameters of a body: Parameters, or another resource as the parameter bare.
+// ParseBody adds the parameters of a body: Parameters, or another resource as the parameter resourceParameter.
 func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {

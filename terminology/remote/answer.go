@@ -121,7 +121,7 @@ func expectedTypes(operation string) []string {
 	return nil
 }
 
-// newResponse converts a response to an Answer if it is a valid response of the operation with the path.
+// newResponse converts a response to a [Response] if it is a valid response of the operation with the path.
 func newResponse(operation string, status int, header http.Header, body []byte) (*Response, error) {
 	a := &Response{Status: status, Header: responseHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {

@@ -1,13 +1,13 @@
 // Package remote sends requests to other servers for missing definitions: FHIR terminology servers over HTTP
 // ([Server]), and the next handler ([Recorder], [Handler]). It stores nothing except full expansions.
 //
-//	Question ──► Subject ──► Routes ──► FullExpansions ► Server.Ask ──┐    server.go, routes.go, fullexpansions.go
-//	                             └────► next ► Recorder ──────────────┤    recorder.go; as a source of definitions: handler.go
-//	                                                                  └► Answer, validated, or an Error: answer.go, error.go
+//	ParsedRequest ──► Subject ──► Routes ──► FullExpansions ► Server.Do ──┐    server.go, routes.go, fullexpansions.go
+//	                                  └────► next ► Recorder ─────────────┤    recorder.go; as a source of definitions: handler.go
+//	                                                                      └► Response, validated, or an Error: answer.go, error.go
 //
 // # Responses
 //
-// An [Response] is complete, has a FHIR media type, can be parsed, and has the resource type that the operation returns.
+// A [Response] is complete, has a FHIR media type, can be parsed, and has the resource type that the operation returns.
 // Alternatively it is an OperationOutcome with a status that indicates an invalid request ([Response.IsNegative]).
 // Everything else is an [Error] and must not be stored.
 //

@@ -26,8 +26,8 @@ import (
 // then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil FullExpansions
 // does nothing.
 //
-// Call [FullExpansions.Respond] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion is too large or
-// its pages are inconsistent, it is not retried for an hour.
+// Call [FullExpansions.Respond] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion
+// is too large or its pages are inconsistent, it is not retried for an hour.
 type FullExpansions struct {
 	// FetchAfter is the number of different filters after which an expansion is fetched. Default: 5.
 	FetchAfter int
@@ -41,20 +41,20 @@ type FullExpansions struct {
 	// PageSize is the number of entries per request. Default: 1000.
 	PageSize int
 
-	// MaxResponseSize is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
+	// MaxResponseEntries is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
 	MaxResponseEntries int
 
 	// TTL is the maximum time until an expansion is fetched again; servers can shorten it. Default: 1 hour.
 	TTL time.Duration
 
-	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [FullExpansions.RespondStale].
-	// Default: 0, never.
+	// MaxStale is how long an expired expansion is used for new filters while the server fails; see
+	// [FullExpansions.RespondStale]. Default: 0, never.
 	MaxStale time.Duration
 
 	// Logger logs fetched expansions (info) and failed fetches with reasons (warn). Default: none.
 	Logger *slog.Logger
 
-	mu             sync.Mutex // guards watched
+	mu             sync.Mutex // guards records
 	records        boundedcache.Cache[string, *filterRecord]
 	expansions     boundedcache.Cache[string, fetchedExpansion]
 	runningFetches int
@@ -94,8 +94,8 @@ func (w *FullExpansions) Respond(s *Server, q ParsedRequest, synonyms *textindex
 	return w.respond(s, q, synonyms, w.findFresh)
 }
 
-// RespondStale is like [FullExpansions.Respond], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
-// response must not be stored.
+// RespondStale is like [FullExpansions.Respond], but for a failed server: it also uses expansions that expired less than
+// MaxStale ago. The response must not be stored.
 func (w *FullExpansions) RespondStale(s *Server, q ParsedRequest, synonyms *textindex.Synonyms) (*Response, error) {
 	a, err := w.respond(s, q, synonyms, func(_ *Server, x search) (fetchedExpansion, bool) { return w.expansions.Get(x.key) })
 	if a != nil {

@@ -89,7 +89,7 @@ func (s Subject) WithMissing(err error) Subject {
 	return s
 }
 
-// SubjectOf returns the subject of a question: the URL of the value set or code system, the systems of codings, and the
+// SubjectOf returns the subject of a request: the URL of the value set or code system, the systems of codings, and the
 // systems included by a value set in the body. It skips invalid values, which the server will reject.
 func SubjectOf(q ParsedRequest) (s Subject) {
 	for i := range q.inputs {

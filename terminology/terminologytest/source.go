@@ -18,7 +18,7 @@ import (
 // The functions below test a registered code system with the built-in definitions. They skip checks that need an
 // operation that the build lacks.
 
-// True and False are the results of $validate-code.
+// ResultTrue and ResultFalse are the results of $validate-code.
 const (
 	ResultTrue  = `{"name":"result","valueBoolean":true}`
 	ResultFalse = `{"name":"result","valueBoolean":false}`

@@ -132,10 +132,10 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 type reader struct {
 	corpus            Corpus
 	tokenizer         tokenizer // words of all texts of a document
-	displayTokenCount int       // number of spots from the display
+	displayTokenCount int       // number of tokens from the display
 	line              []byte    // words of the display
 	joined            []byte    // words of the code, without spaces
-	text              []byte    // text that spots refer to
+	text              []byte    // text that tokens refer to
 	otherTexts        [][]byte  // other texts of the corpus
 }
 
@@ -204,7 +204,7 @@ type token struct {
 	inHead bool
 }
 
-// tokenizer splits texts into spots. It reuses buffers between calls.
+// tokenizer splits texts into tokens. It reuses buffers between calls.
 type tokenizer struct {
 	folder   textFolder
 	language *language
@@ -270,8 +270,8 @@ func matchAbbreviation(words, word []byte) (found, begins bool) {
 	return found, begins && !bytes.ContainsAny(word, "0123456789")
 }
 
-// add appends the words of a text to spots, including words that begin inside others and the joined form of hyphenated
-// words. The spots refer to room, to which their letters are appended, and are valid as long as room is.
+// add appends the words of a text to tokens, including words that begin inside others and the joined form of hyphenated
+// words. The tokens refer to buffer, to which their letters are appended, and are valid as long as buffer is.
 func (s *tokenizer) add(buffer, text []byte) []byte {
 	line := s.folder.words(text)
 	start := len(buffer)

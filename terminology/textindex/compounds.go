@@ -171,7 +171,7 @@ func (d *dictionary) appendWordParts(parts []part, word []byte, id uint32) []par
 	return d.appendRangeParts(parts, word, d.lastPartStarts[id], 0)
 }
 
-// appendRangeParts is like divide, but for a part of a word, starting at a position.
+// appendRangeParts is like appendWordParts, but for a part of a word, starting at a position.
 func (d *dictionary) appendRangeParts(parts []part, word []byte, ends uint64, from int) []part {
 	var v compoundSplit
 	if ends == 0 || !d.computeSplit(&v, word, ends) {
@@ -187,7 +187,7 @@ func (d *dictionary) appendRangeParts(parts []part, word []byte, ends uint64, fr
 	}
 }
 
-// computeSplit computes the division of a word from its end to its beginning and reports whether one exists.
+// computeSplit computes the split of a word from its end to its beginning and reports whether one exists.
 func (d *dictionary) computeSplit(v *compoundSplit, word []byte, ends uint64) bool {
 	for at := bits.Len64(ends) - 1; at >= minPartLength; at-- {
 		if ends&(1<<at) != 0 {

@@ -241,7 +241,7 @@ func (t *corrector) add(word string, count int) {
 // noScore is the score of a word that is not similar.
 const noScore = 1 << 30
 
-// score returns the similarity score of a word. For a dissimilar word, decided is the length of the prefix that no
+// score returns the similarity score of a word. For a dissimilar word, prefixLength is the length of the prefix that no
 // similar word has.
 func (t *corrector) score(word []byte) (score, prefixLength int) {
 	score = noScore

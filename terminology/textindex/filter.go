@@ -39,7 +39,7 @@ type Filter struct {
 	splitsRuns  bool                // whether runs with synonyms are also split into shorter runs
 	corrections map[string][][]byte // corrections by misspelled word
 
-	language       *language      // language of asked
+	language       *language      // language of prepared
 	prepared       preparedFilter // filter prepared for language
 	oneWordStorage oneWordStorage
 }
@@ -179,7 +179,7 @@ func (t *Filter) oneWordSegments(l *language) []segment {
 	return append(r.segments[:0], append(r.alternatives[:0], needs))
 }
 
-// splitSegments splits terms with the given keys into the longest runs with synonyms (up to most terms), or single terms.
+// splitSegments splits terms with the given keys into the longest runs with synonyms (up to maxTerms terms), or single terms.
 func (t *Filter) splitSegments(l *language, terms []term, keys []string, maxTerms int) (segments []segment) {
 	for len(terms) > 0 {
 		run, others := t.synonyms.longestRun(l, keys, maxTerms)
@@ -228,7 +228,7 @@ func (t *Filter) withoutStopWords(l *language) []term {
 	return kept
 }
 
-// newRequirement returns the need of a term.
+// newRequirement returns the requirement of a term.
 func (t *Filter) newRequirement(l *language, term term) (n requirement) {
 	for _, word := range term.words {
 		n.words = append(n.words, t.newQueryWord(l, word))

@@ -85,7 +85,7 @@ func (x *Index) Bytes() int {
 type span struct{ from, to int }
 
 // wordList is a sorted list of words: word i is text[from[i]:from[i+1]]. The first steps of a binary search in a large
-// list would each miss the CPU cache. Therefore every contains the key of each strideth word, which is small enough to
+// list would each miss the CPU cache. Therefore samples contains the key of each strideth word, which is small enough to
 // stay in the cache.
 type wordList struct {
 	text    []byte
@@ -167,7 +167,7 @@ func lastKey(prefix []byte) uint64 {
 	return prefixKey(prefix) | math.MaxUint64>>(8*min(len(prefix), keyLength))
 }
 
-// sampledSearch is like [sort.Search], but in a list of n items sorted by key, where every contains the key of each strideth
+// sampledSearch is like [sort.Search], but in a list of n items sorted by key, where samples contains the key of each strideth
 // item. is must be true for items with a key above key, and false for those below.
 func sampledSearch(samples []uint64, n int, key uint64, is func(i int) bool) int {
 	block := sort.Search(len(samples), func(i int) bool { return samples[i] > key || samples[i] == key && is(i*sampleStride) })

@@ -66,7 +66,8 @@ func (j *tierMatcher) equalsDisplay(doc uint32, lines [][]byte) bool {
 	return false
 }
 
-// segmentTier returns the tier of a segment: the best tier of its alternatives. An alternative has the tier of its worst need.
+// segmentTier returns the tier of a segment: the best tier of its alternatives. An alternative has the tier of its worst
+// requirement.
 func (j *tierMatcher) segmentTier(s segment) tier {
 	best := tierNone
 	for _, way := range s {

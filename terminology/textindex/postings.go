@@ -128,7 +128,7 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 type commonPrefixes struct {
 	from, to   []uint32 // ranges of words, sorted by from, longer ranges first
 	count      []uint32 // number of documents
-	first      []uint32 // first documents, firsts per range: those with a word in a head, then others
+	first      []uint32 // first documents, firstsPerRange per range: those with a word in a head, then others
 	headCounts []uint32 // by range: number of first documents with a word in a head
 	dense      []uint32 // index in sets plus one; 0 if none
 	sets       []uint64 // concatenated bitsets of all documents
@@ -197,7 +197,7 @@ func newCommonPrefixes(words *wordList, p *postings, n int) commonPrefixes {
 	return b.commonPrefixes
 }
 
-// noRank pads the first documents of a range with fewer than firsts.
+// noRank pads the first documents of a range with fewer than firstsPerRange.
 const noRank = ^uint32(0)
 
 type commonBuilder struct {
@@ -297,7 +297,7 @@ var hashSeed = maphash.MakeSeed()
 
 func hashText(text []byte) uint64 { return maphash.Bytes(hashSeed, text) }
 
-// newHashIndex returns an exact for text hashes in rank order. A text with hash 0 is not added.
+// newHashIndex returns an index for text hashes in rank order. A text with hash 0 is not added.
 func newHashIndex(hashes []uint64) (e hashIndex) {
 	for rank, hash := range hashes {
 		if hash != 0 {
@@ -315,7 +315,7 @@ func newHashIndex(hashes []uint64) (e hashIndex) {
 	return e
 }
 
-// newStemIndex returns an exact that finds words by stem.
+// newStemIndex returns an index that finds words by stem.
 func newStemIndex(words *wordList, l *language) hashIndex {
 	hashes := make([]uint64, words.len())
 	for id := range hashes {

@@ -311,7 +311,8 @@ func (p *page) emitSet(set *rankSet, t tier) {
 	}
 }
 
-// emitLastSet is like set, but for the final set. It does not record the ranks as emitted, and only counts the ranks before the page.
+// emitLastSet is like emitSet, but for the final set. It does not record the ranks as emitted, and only counts the ranks before
+// the page.
 func (p *page) emitLastSet(set *rankSet, t tier) {
 	for i, word := range set.each {
 		if p.isDone() {

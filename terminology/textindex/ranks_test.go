@@ -104,7 +104,7 @@ func TestRankIsBounded(t *testing.T) {
 	}
 }
 
-// TestWeighed checks that Weighed yields the same ranks as Ranks with the same weights.
+// TestWeighed checks that WithWeight yields the same ranks as Ranks with the same weights.
 func TestWeighed(t *testing.T) {
 	t.Parallel()
 	m := make(testTerms, 64)

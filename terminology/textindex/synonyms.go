@@ -228,7 +228,7 @@ func sortedWords(key string) string {
 	return strings.Join(words, " ")
 }
 
-// longestRun returns the length of the longest run of first terms, at most most, that a rule matches, with the phrases of
+// longestRun returns the length of the longest run of first terms, at most maxTerms, that a rule matches, with the phrases of
 // that rule. Terms are given by their keys. Without a matching rule, the run is the first term alone.
 func (s *Synonyms) longestRun(l *language, keys []string, maxTerms int) (run int, others []phrase) {
 	if s == nil || s.rules[l] == nil {

@@ -125,8 +125,8 @@ func (m *Metadata) Handle(x *fhirserver.Server, c message.Call, r *http.Request)
 // metadata could execute a search.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// adaptStatement changes a statement, or takes the result from the cache. A response that is not a statement is kept if it certainly
-// contains no patient data, and otherwise withheld, because no token is required.
+// adaptStatement changes a statement, or takes the result from the cache. A response that is not a statement is kept if it
+// certainly contains no patient data, and otherwise withheld, because no token is required.
 func (m *Metadata) adaptStatement(a *message.Response, r *http.Request) error {
 	changes := m.Changes
 	if m.LocalOperations != nil {

@@ -380,7 +380,7 @@ func sendThroughGateway(t *testing.T, h access.Holder, method, path, body string
 	return response
 }
 
-// sendThroughGatewayLogged is like through, but also returns the error that the gateway logs.
+// sendThroughGatewayLogged is like sendThroughGateway, but also returns the error that the gateway logs.
 func sendThroughGatewayLogged(t *testing.T, h access.Holder, method, path, body string, next handler) (*http.Response, error) {
 	t.Helper()
 	g := newGateway(t)

@@ -6,7 +6,7 @@
 //	enforcer.go      the client's request, its scopes and policies; the decision for the audit log
 //	exchange.go        with its parsed body; a content as a Binary, and a Binary as its content
 //	interactions.go  dispatch table by interaction; an empty row denies
-//	streaming.go         forwarded, if nothing in request and response has to be judged,
+//	streaming.go       forwarded, if nothing in request and response has to be judged,
 //	   ▼               or answered by one of these packages:
 //	read, search, write, operation, export, bundle, capability
 //	   ▼               which all use these two packages:

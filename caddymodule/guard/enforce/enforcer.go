@@ -43,8 +43,8 @@ type Enforcer struct {
 	PageStates PageStates
 	// Parameters are the supported search parameters: a site's own in addition to those of R4. Default: those of R4.
 	Parameters searchparam.Set
-	// SupportsCompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support. Default: one
-	// search per membership parameter, with merged results.
+	// SupportsCompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support.
+	// Default: one search per membership parameter, with merged results.
 	SupportsCompartmentSearch bool
 	// Operations are the permitted operations. Default: those of [NewOperations].
 	Operations operation.Operations
@@ -355,12 +355,12 @@ type callHandler struct {
 	collector write.Collector // collects the writes of a transaction; nil: writes are sent
 }
 
-// handlerBeforePolicies returns the answerer of the client's request, which policies have not judged yet.
+// handlerBeforePolicies returns the callHandler of the client's request, which policies have not judged yet.
 func (x *exchange) handlerBeforePolicies() callHandler {
 	return callHandler{exchange: x, judge: &x.judge}
 }
 
-// forCall returns the answerer of a call, limited by its scopes and policies.
+// forCall returns the callHandler of a call, limited by its scopes and policies.
 func (x callHandler) forCall(ctx context.Context, c message.Call, i interaction.Interaction) (callHandler, error) {
 	of, err := x.judge.ForCall(ctx, c, i)
 	return callHandler{exchange: x.exchange, judge: of}, err
@@ -371,7 +371,7 @@ func (x callHandler) Handle(ctx context.Context, c message.Call, i interaction.I
 	return x.CollectWrite(ctx, c, i, nil)
 }
 
-// CollectWrite is like Answer, but for a write that the collector defers. With a nil collector, the write is sent.
+// CollectWrite is like Handle, but for a write that the collector defers. With a nil collector, the write is sent.
 func (x callHandler) CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Response, err error) {
 	ctx, done := x.startJudging(ctx, i)
 	defer func() { done(err) }()

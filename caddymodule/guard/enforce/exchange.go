@@ -106,8 +106,8 @@ func readsBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// prefersBinaryContent reports whether a response is a Binary and the client prefers its content in its own format: the client names
-// no FHIR format, or gives it a lower weight (R4 binary.html#rest).
+// prefersBinaryContent reports whether a response is a Binary and the client prefers its content in its own format: the client
+// names no FHIR format, or gives it a lower weight (R4 binary.html#rest).
 func prefersBinaryContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
 	if a.Status != http.StatusOK {
 		return false
@@ -165,7 +165,7 @@ func setContentHeaders(header http.Header, kind string) {
 	header.Add("Vary", "Accept")
 }
 
-// isExpectedContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
+// isBinaryContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
 func isBinaryContent(header http.Header, i interaction.Interaction) bool {
 	media := mediaType(header.Get("Content-Type"))
 	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FHIRMediaTypes[media] && slices.Contains(contentKinds, i.Kind)

@@ -67,14 +67,14 @@ func init() { // in init, because entries of a bundle are dispatched by the same
 	}
 }
 
-// newHandler returns a function that answers a call with the answerer for its interaction.
+// newHandler returns a function that answers a call with the handler for its interaction.
 func newHandler[T any](by func(callHandler) T, handle func(T, context.Context, message.Call, interaction.Interaction) (*message.Response, error)) func(context.Context, callHandler, message.Call, interaction.Interaction) (*message.Response, error) {
 	return func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction) (*message.Response, error) {
 		return handle(by(x), ctx, c, i)
 	}
 }
 
-// newPageHandler is like answering, but for a page link.
+// newPageHandler is like newHandler, but for a page link.
 func newPageHandler[T any](by func(callHandler) T, handlePage func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error)) func(context.Context, callHandler, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error) {
 	return func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 		return handlePage(by(x), ctx, c, i, at, self)
@@ -146,7 +146,7 @@ func mayForwardDelete(x *exchange, i interaction.Interaction) bool {
 	return rights.IsUnrestricted(i.Type, smart.Delete|smart.Read) && write.MayAffectOthers(rights, x.request.Header, i)
 }
 
-// mayForwardOperation decides without building the whole answerer, because most operations pass.
+// mayForwardOperation decides without building the whole callHandler, because most operations pass.
 func mayForwardOperation(x *exchange, i interaction.Interaction) bool {
 	handler := operation.Handler{Judge: &x.judge, Operations: x.enforcer.Operations, ExpandScopes: x.enforcer.ExpandScopes}
 	return handler.MayForward(x.request.Method, i)

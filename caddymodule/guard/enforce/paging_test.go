@@ -171,8 +171,8 @@ func sortKeys(resourceType string) []string {
 	return all
 }
 
-// membershipMembers returns the members that assign resources of a type to a patient: for types of the compartment, for Devices, which may
-// have no patient, and for shared types.
+// membershipMembers returns the members that assign resources of a type to a patient: for types of the compartment, for
+// Devices, which may have no patient, and for shared types.
 func membershipMembers(resourceType string) (members []string, ok bool) {
 	members, ok = compartment.PatientParameters(resourceType)
 	_, isShared := access.NewTypeRules(nil)[resourceType]

@@ -74,8 +74,8 @@ func (p *forwardingWriter) prepare(i interaction.Interaction) error {
 	return nil
 }
 
-// forwardingWriter is a response that is being forwarded to the client. Its beginning is buffered, so that a failure there becomes
-// an error response with its own status.
+// forwardingWriter is a response that is being forwarded to the client. Its beginning is buffered, so that a failure there
+// becomes an error response with its own status.
 type forwardingWriter struct {
 	responseRewriter
 	client          http.ResponseWriter
@@ -408,8 +408,8 @@ func (w *responseRewriter) learnFromEntries(text []byte, isCertain bool) {
 	w.learnBase(address.BaseOfResource(address.EntryAddress(w.format, text[:min(len(text), maxBaseSearch)])), isCertain)
 }
 
-// appendRewritten appends a rewritten piece of the response to out. The first piece should be as long as possible, because the FHIR
-// server's base URL is learned from it.
+// appendRewritten appends a rewritten piece of the response to out. The first piece should be as long as possible, because the
+// FHIR server's base URL is learned from it.
 func (w *responseRewriter) appendRewritten(out, piece []byte, last bool) (_ []byte, err error) {
 	if len(piece) == 0 && !w.isStarted {
 		return out, nil

@@ -40,8 +40,8 @@ type Policy interface {
 	// Evaluate judges a client's request, or an entry of its batch.
 	Evaluate(ctx context.Context, r Request) Evaluation
 
-	// ReportFailure is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or count
-	// it.
+	// ReportFailure is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or
+	// count it.
 	ReportFailure(r *http.Request, err error)
 }
 

@@ -63,9 +63,9 @@ func LookUp(name, resourceType string) (m Membership, ok bool) {
 	return Membership{Params: slices.Concat(params[:at], params[at+1:]), OwnsCompartment: true}, ok
 }
 
-// PatientParameters returns the names of the search parameters that put resources of a type in the compartment of a patient; ok is
-// false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own compartment
-// by its id.
+// PatientParameters returns the names of the search parameters that put resources of a type in the compartment of a patient; ok
+// is false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own
+// compartment by its id.
 func PatientParameters(resourceType string) (params []string, ok bool) {
 	params, ok = parametersByType()[typeKey{"Patient", resourceType}]
 	if slices.Contains(params, selfParameter) {
@@ -85,8 +85,8 @@ var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 	return paths
 })
 
-// membershipPaths returns the distinct paths of a type's parameters. A parameter for references to patients has the same path as one
-// for all references, because other targets do not matter for membership.
+// membershipPaths returns the distinct paths of a type's parameters. A parameter for references to patients has the same path
+// as one for all references, because other targets do not matter for membership.
 func membershipPaths(resourceType string) []resource.Path {
 	var paths []resource.Path
 	params, _ := PatientParameters(resourceType)
@@ -165,9 +165,9 @@ func Patients(r resource.Resource) iter.Seq[string] {
 	}
 }
 
-// MayReferenceContained reports whether a reference that determines a resource's patient may be to a contained Patient: one that puts
-// the resource into compartments, or its search parameter patient. The container is the resource itself or its container. A
-// reference to a missing contained resource counts, too.
+// MayReferenceContained reports whether a reference that determines a resource's patient may be to a contained Patient: one
+// that puts the resource into compartments, or its search parameter patient. The container is the resource itself or its
+// container. A reference to a missing contained resource counts, too.
 func MayReferenceContained(r, container resource.Resource) bool {
 	for element := range concatenate(membershipReferences(r), parameterElements(r, "patient")) {
 		to, _, ok := r.ReferenceTarget(element)

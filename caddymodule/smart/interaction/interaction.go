@@ -265,8 +265,8 @@ var (
 	errUnknownPath = errors.New("unknown path of the FHIR REST API")
 	// errUnknownType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
 	errUnknownType = errors.New("unknown resource type")
-	// errMalformedID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot segment
-	// (RFC 3986 §3.3), 404.
+	// errMalformedID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot
+	// segment (RFC 3986 §3.3), 404.
 	errMalformedID = errors.New("malformed resource id or version id")
 	// errUndefinedMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
 	errUndefinedMethod = errors.New("method not supported for this path")
@@ -402,8 +402,8 @@ const (
 	operationPath
 )
 
-// parsePath parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore, dollar
-// sign or asterisk, and are not empty.
+// parsePath parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore,
+// dollar sign or asterisk, and are not empty.
 func (i *Interaction) parsePath(path string) (pathForm, error) {
 	switch path {
 	case "":
@@ -522,9 +522,9 @@ func isIDRune(r rune) bool {
 	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// makeCreateConditional makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the question
-// mark (R4 http.html#ccreate). Criteria in the URL of a create are rejected: some servers apply them, others ignore them and
-// create the resource.
+// makeCreateConditional makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the
+// question mark (R4 http.html#ccreate). Criteria in the URL of a create are rejected: some servers apply them, others ignore
+// them and create the resource.
 func (i *Interaction) makeCreateConditional(criteria []string) error {
 	if slices.ContainsFunc(i.Parameters, isSpecificParameter) {
 		return errAmbiguousQuery

@@ -272,8 +272,8 @@ func (p *Path) matchesFilters(value []byte, depth int) bool {
 	return true
 }
 
-// jsonScanner parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of values. In
-// other text its results are undefined, but within bounds.
+// jsonScanner parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of
+// values. In other text its results are undefined, but within bounds.
 type jsonScanner struct {
 	text   []byte
 	offset int

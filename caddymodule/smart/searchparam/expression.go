@@ -355,8 +355,8 @@ func (s Structures) hasType(resourceType string) bool { return s[resourceType+".
 // elementStep is an element in JSON: its name, type and code system, and the path of its own elements.
 type elementStep struct{ name, fhirType, system, elementPath string }
 
-// memberSteps returns the members for an element below a path: usually one, or one for each type of a choice. The name may include a
-// type of the choice, such as valueDateTime, as in JSON. A primitive has no members, because JSON puts its extensions
+// memberSteps returns the members for an element below a path: usually one, or one for each type of a choice. The name may
+// include a type of the choice, such as valueDateTime, as in JSON. A primitive has no members, because JSON puts its extensions
 // elsewhere.
 func (s Structures) memberSteps(parentPath, name string) []elementStep {
 	switch {

@@ -79,8 +79,8 @@ func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// ParametersOf returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types, and a site's
-// own.
+// ParametersOf returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types,
+// and a site's own.
 func (s Set) ParametersOf(resourceType string) []Parameter {
 	list := Parameters(resourceType)
 	for k, p := range s.siteDefined {

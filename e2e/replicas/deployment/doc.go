@@ -1,7 +1,7 @@
 // Package deployment runs several gateways as a hospital would: the built binary, three times, each with a separate
 // storage folder, with one store, behind nginx, which sends each request to the next gateway over a new connection.
 //
-//	client ── https ──▶ nginx ──▶ gateway 1 ──┐
+//	client ── https ──▶ nginx ┬──▶ gateway 1 ──┐
 //	                          ├──▶ gateway 2 ──┼──▶ store: redis, sentinel, postgres
 //	                          └──▶ gateway 3 ──┘    (a single gateway: memory, file)
 //

@@ -67,7 +67,7 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// exponentSign returns the sign of a factor's exponent in an expression with an exponent of the sign whole.
+// exponentSign returns the sign of a factor's exponent in an expression with an exponent of the sign outer.
 func (p *part) exponentSign(outer int) int {
 	if p.divides {
 		return -outer
@@ -183,7 +183,8 @@ func particlesOf(parts []part) dimension {
 // mixedSpecialUnit represents a product of a special unit and other factors, which is meaningless (UCUM §22).
 var mixedSpecialUnit = &unit{}
 
-// specialUnit returns the special unit of an expression, mixed if it has other factors, or nil if it has no special unit.
+// specialUnit returns the special unit of an expression, mixedSpecialUnit if it has other factors, or nil if it has no special
+// unit.
 func specialUnit(parts []part) (found *unit) {
 	hasOtherFactors := 0
 	for i := range parts {

@@ -34,7 +34,7 @@ var ErrExceeded = errors.New("too costly")
 // ErrBusy is wrapped by the error, with status 503, of a costly request that got no slot.
 var ErrBusy = errors.New("too many costly requests")
 
-// New returns a budget of limit steps. turn acquires a slot for costly work; nil means unlimited slots.
+// New returns a budget of limit steps. acquire acquires a slot for costly work; nil means unlimited slots.
 func New(ctx context.Context, limit int, acquire func(ctx context.Context) (release func(), err error)) Budget {
 	return Budget{Context: ctx, limit: limit, acquire: acquire}
 }

@@ -42,7 +42,7 @@ func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
 type Probe struct {
 	Code              []byte                                                     // code to find
 	ChooseVersion     func(set *definitions.ConceptSet) (index uint32, use bool) // selects the code system version of an include
-	VersionCount      int                                                        // number of versions returned by Choose
+	VersionCount      int                                                        // number of versions returned by ChooseVersion
 	SearchedValueSets []*definitions.ValueSet                                    // searched value sets
 	MismatchReasons   []string                                                   // reasons why filters do not match, if the code system provides them
 }

@@ -267,7 +267,7 @@ type condition struct {
 	negated bool // the filter matches if no value matches
 	spend   func(n int) error
 
-	visit   func(value []byte) bool // method value of look, allocated once
+	visit   func(value []byte) bool // method value of testValue, allocated once
 	matches bool
 	err     error
 }

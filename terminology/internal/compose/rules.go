@@ -170,7 +170,7 @@ func VersionFor(list []string, url string) (version, rule string) {
 
 // selectCodeSystem selects the code system version for an include. The order of precedence is: forced, declared, preferred,
 // required, latest; the latter as of the locked date or the request's date. index is None if that version is not
-// loaded, wanted is the requested version, and use reports whether the include applies. A probe selects the version
+// loaded, requested is the requested version, and use reports whether the include applies. A probe selects the version
 // itself.
 func (c *Evaluator) selectCodeSystem(set *definitions.ConceptSet) (index uint32, requested string, use bool, err error) {
 	if c.Probe != nil {
@@ -326,7 +326,7 @@ type ValueSetRef struct {
 	// ID is the ID for an instance-level operation. A URL must match that resource.
 	ID string
 
-	// Evaluate is the value set resource in JSON.
+	// ValueSet is the value set resource in JSON.
 	ValueSet jsontext.Value
 
 	// URL is the canonical: url or url|version.

@@ -87,7 +87,7 @@ func (r *Reader) Object(member func(name []byte) error) error {
 // Array reads an array and calls element before each element.
 func (r *Reader) Array(element func() error) error { return r.ArrayOf(minElementMemory, element) }
 
-// ArrayOf is like Array, but for elements that need as much memory as held bytes of JSON.
+// ArrayOf is like Array, but for elements that need as much memory as memory bytes of JSON.
 func (r *Reader) ArrayOf(memory int64, element func() error) error {
 	if err := r.readDelimiter('['); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (v *limitedSource) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NewSourceReader returns a reader of a file that buffers at most most bytes per value.
+// NewSourceReader returns a reader of a file that buffers at most limit bytes per value.
 func NewSourceReader(ctx context.Context, src io.Reader, limit int64) *Reader {
 	v := &limitedSource{ctx: ctx, src: src, max: limit}
 	r := NewReader(v)
@@ -301,13 +301,13 @@ type Overhead struct{ bytes, max int64 }
 // NewOverhead returns an Overhead with a limit in bytes.
 func NewOverhead(limit int64) *Overhead { return &Overhead{max: limit} }
 
-// DefaultMaxOverhead is the default limit of a [Overhead].
+// DefaultMaxOverhead is the default limit of an [Overhead].
 const DefaultMaxOverhead = 16 << 20
 
 // minElementMemory is the minimum memory of an array element in bytes.
 const minElementMemory = 32
 
-// Add adds a value of length bytes of JSON that uses held bytes of memory.
+// Add adds a value of length bytes of JSON that uses memory bytes of memory.
 func (s *Overhead) Add(length, memory int64) error {
 	if s.bytes += max(0, memory-length); s.bytes > s.max {
 		return errors.New("too many definitions or tiny elements: they would use far more memory than their JSON")

@@ -14,7 +14,8 @@ import (
 // Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would double their memory,
 // because the collector waits for the same amount of garbage.
 //
-// The collector does not track uses of a region: an array must not be read after its owner is collected (see [ReleaseWhenCollected]).
+// The collector does not track uses of a region: an array must not be read after its owner is collected (see
+// [ReleaseWhenCollected]).
 type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
@@ -57,7 +58,7 @@ func (m *Memory) Allocate(size int) []byte {
 	return region
 }
 
-// Move moves arrays of at least Smallest bytes into m.
+// Move moves arrays of at least MinSize bytes into m.
 func Move[T scalar](m *Memory, lists ...*[]T) {
 	for _, list := range lists {
 		size := len(*list) * int(unsafe.Sizeof(*new(T)))

@@ -247,7 +247,8 @@ func (s *source) renumber(to []uint32) {
 	}
 }
 
-// addPropertyRelations adds pairs for the properties parent and child. It ignores values that are not concepts of the code system.
+// addPropertyRelations adds pairs for the properties parent and child. It ignores values that are not concepts of the code
+// system.
 func (s *source) addPropertyRelations() {
 	for i, p := range s.properties.list {
 		isParent, isChild := p.IsStandard("parent"), p.IsStandard("child")

@@ -150,7 +150,7 @@ var (
 	_ codesystem.Searchable   = (*Table)(nil)
 )
 
-// noParent marks top-level concepts in concepts.nestedIn.
+// noParent marks top-level concepts in concepts.parent.
 const noParent = ^uint32(0)
 
 // concepts contains the texts of each concept and its position in the definition, by number.

@@ -263,8 +263,8 @@ func (r *request) chooseCoding(inValueSet bool) error {
 	return nil
 }
 
-// chooseCodingInSystem is choose for a code system: that of url, codeSystem, the instance, or system, in this order. A coding must be
-// of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
+// chooseCodingInSystem is chooseCoding for a code system: that of url, codeSystem, the instance, or system, in this order. A
+// coding must be of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
 func (r *request) chooseCodingInSystem() error {
 	system, version := outcome.SplitCanonical(r.common.URL)
 	r.codeVersion = cmp.Or(r.codeVersion, version)

@@ -304,7 +304,7 @@ func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []out
 // codingIssue is an issue found by validation.
 type codingIssue struct {
 	outcome.Issue
-	part      string // part of the coding; Coding.Place returns its location
+	part      string // part of the coding; Coding.Path returns its location
 	inMessage bool   // included in the message
 }
 

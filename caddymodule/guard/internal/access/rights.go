@@ -18,8 +18,8 @@ type Rights struct {
 	Scopes []string
 	// TypeRules are the rules for types outside of compartments.
 	TypeRules TypeRules
-	// UnusableScopeReason is the reason why some scopes grant nothing, for errors: see [Holder.UnusableScopeReason]. Empty if all scopes grant
-	// something.
+	// UnusableScopeReason is the reason why some scopes grant nothing, for errors: see [Holder.UnusableScopeReason]. Empty if
+	// all scopes grant something.
 	UnusableScopeReason string
 
 	parameters searchparam.Set // search parameters for constraints
@@ -107,9 +107,9 @@ func (r *Rights) UnrestrictedTypes(level string, p smart.Permission) Unrestricte
 	return t
 }
 
-// GrantsFor returns the grants that give all the permissions on a type: single grants, or several together with the same patient and
-// constraint, since .r and .s equal .rs. Under a grant that is bound to a patient, types that are shared between patients can
-// be read and searched, but not changed.
+// GrantsFor returns the grants that give all the permissions on a type: single grants, or several together with the same
+// patient and constraint, since .r and .s equal .rs. Under a grant that is bound to a patient, types that are shared between
+// patients can be read and searched, but not changed.
 func (r *Rights) GrantsFor(resourceType string, p smart.Permission) []Grant {
 	var found []Grant
 	for n := range r.Grants {
@@ -123,8 +123,8 @@ func (r *Rights) GrantsFor(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// PatientsWithBinaries returns the patients with DocumentReferences that open Binaries: the client may read a Binary that it names in a
-// DocumentReference of such a patient, but not every Binary. None for other types.
+// PatientsWithBinaries returns the patients with DocumentReferences that open Binaries: the client may read a Binary that it
+// names in a DocumentReference of such a patient, but not every Binary. None for other types.
 func (r *Rights) PatientsWithBinaries(resourceType string) []string {
 	if resourceType != "DocumentReference" || r.IsUnrestricted("Binary", smart.Read) {
 		return nil
@@ -220,7 +220,8 @@ type Grant struct {
 	OnlyResource interaction.Reference
 	// Constraint contains the search parameters that a resource must match. Empty: no constraint.
 	Constraint []smart.Parameter
-	// DependsOnPolicy is true for a grant that depends on the policies' decision about each resource. The grant itself covers nothing.
+	// DependsOnPolicy is true for a grant that depends on the policies' decision about each resource. The grant itself covers
+	// nothing.
 	DependsOnPolicy bool
 	// Scope is the scope in the token, for the audit log.
 	Scope string
@@ -248,8 +249,8 @@ type Holder struct {
 	Parameters searchparam.Set
 }
 
-// grantsForScope returns the grant of one scope for the holder; none if it is not a resource scope, or lacks its context. A scope for
-// all types remains a single grant, which is narrowed to a type when that type is checked.
+// grantsForScope returns the grant of one scope for the holder; none if it is not a resource scope, or lacks its context. A
+// scope for all types remains a single grant, which is narrowed to a type when that type is checked.
 func (h Holder) grantsForScope(scope string) []Grant {
 	if scope == "fhirUser" && h.User != (interaction.Reference{}) {
 		return []Grant{{Type: h.User.Type, Permission: smart.Read, OnlyResource: h.User, Scope: scope}}
@@ -306,8 +307,8 @@ func isEvaluable(g Grant, parameters searchparam.Set) bool {
 }
 
 // MissingScopes returns scopes, separated by spaces, that would each give the permissions on a type (empty: all types):
-// the smallest scope of each level that the token has, for all resources if whole is true. Empty if no scope of these levels
-// would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
+// the smallest scope of each level that the token has, for all resources if unrestricted is true. Empty if no scope of these
+// levels would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
 func (r *Rights) MissingScopes(resourceType string, p smart.Permission, unrestricted bool) string {
 	if resourceType == "" {
 		resourceType = smart.AnyType

@@ -21,8 +21,8 @@ type Rule struct {
 	permissions smart.Permission
 	// judgeRead judges a resource that is read or found. Nil: no resource is covered.
 	judgeRead func(c patientRecord, res resource.Resource) Verdict
-	// judgeWrite judges a covered resource that a client writes, before and after the write; read is the verdict of covers. Nil: no
-	// resource.
+	// judgeWrite judges a covered resource that a client writes, before and after the write; read is the verdict of judgeRead.
+	// Nil: no resource.
 	judgeWrite func(c patientRecord, res resource.Resource, read Verdict) Verdict
 	// confineSearch returns searches that together find all covered resources, and as few others as possible. Nil: no search.
 	confineSearch func(q Search) []Confinement
@@ -34,7 +34,7 @@ type Rule struct {
 	coversEveryPatient bool
 	// mayBeReferenced reports whether records may refer to a resource of the type without a lookup. Nil: no.
 	mayBeReferenced func(resourceType string) bool
-	// coveredIf reports whether a resource can be judged without looking up others. Nil: no.
+	// isIndependent reports whether a resource can be judged without looking up others. Nil: no.
 	isIndependent func(resourceType string) bool
 }
 
@@ -97,7 +97,7 @@ func hasPatient(resourceType string) bool {
 	return ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
 }
 
-// isJudgedByCompartment reports whether the rule about judges resources of a type by their own compartment.
+// isJudgedByCompartment reports whether aboutRule judges resources of a type by their own compartment.
 func isJudgedByCompartment(resourceType string) bool {
 	return resourceType != "Provenance" && resourceType != "Bundle"
 }
@@ -189,15 +189,15 @@ func (s TypeRules) Confine(q Search) []Confinement {
 	return all
 }
 
-// HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so that the number of matches reveals
-// nothing else.
+// HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so that the number of matches
+// reveals nothing else.
 func (s TypeRules) HasExactTotal(resourceType string) bool { return s.rule(resourceType).hasExactTotal }
 
 // IsPatientOnly reports whether the covered resources of a type belong to the patient alone.
 func (s TypeRules) IsPatientOnly(resourceType string) bool { return s.rule(resourceType).isPatientOnly }
 
-// belongsToPatient reports whether a covered resource belongs to the patient. Under the rule unassigned, this depends on whether it names
-// a patient.
+// belongsToPatient reports whether a covered resource belongs to the patient. Under unassignedRule, this depends on whether it
+// names a patient.
 func (s TypeRules) belongsToPatient(res resource.Resource) bool {
 	return s.IsPatientOnly(res.Type) || !s.IsForAllPatients(res.Type) && NamesPatient(res)
 }
@@ -270,8 +270,8 @@ func confineToPatientOrNone(q Search) []Confinement {
 	return append(confineToPatient(q), confinedBy(missingPatient, "true"))
 }
 
-// confineToCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and otherwise by
-// one search for each membership parameter.
+// confineToCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and
+// otherwise by one search for each membership parameter.
 func confineToCompartment(q Search) []Confinement {
 	if q.Type == "Patient" {
 		return []Confinement{confinedBy("_id", q.Patient)}
@@ -329,8 +329,8 @@ func (q Search) isConfinedBy(p smart.Parameter) bool {
 	return !isID || modifier != "" || refersOnlyToPatients(by)
 }
 
-// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this holds for
-// every element with the name patient, regardless of the parameter's targets.
+// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this
+// holds for every element with the name patient, regardless of the parameter's targets.
 func refersOnlyToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
@@ -350,7 +350,8 @@ const (
 	TriggersSearches SideEffect = "asks"
 	// AltersBehavior means that the resource changes the results of searches, the routing of messages, or the reaction to events.
 	AltersBehavior SideEffect = "steers"
-	// MayContainOthers means that the resource may contain one of these in another form: a Bundle of requests or a message, a topic in a Basic.
+	// MayContainOthers means that the resource may contain one of these in another form: a Bundle of requests or a message, a
+	// topic in a Basic.
 	MayContainOthers SideEffect = "carries"
 )
 

@@ -105,13 +105,13 @@ func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 
 // Verdict is the result of judging a resource by a grant.
 type Verdict struct {
-	// Covered is true if the grant covers the resource, provided that all of Needed are covered too.
+	// Covered is true if the grant covers the resource, provided that all Dependencies are covered too.
 	Covered bool
 	// Dependencies are the resources on which the resource depends. Empty if it depends on none.
 	Dependencies []interaction.Reference
-	// RequiredPermissions are alternative permissions; the token's scopes must give at least one of them on each of Needed.
+	// RequiredPermissions are alternative permissions; the token's scopes must give at least one of them on each of Dependencies.
 	RequiredPermissions smart.Permission
-	// RequiresPatientOwned is true if at least one of Needed must belong to the patient rather than be in every record.
+	// RequiresPatientOwned is true if at least one of Dependencies must belong to the patient rather than be in every record.
 	RequiresPatientOwned bool
 }
 
@@ -161,8 +161,8 @@ func (c patientRecord) allows(res resource.Resource) bool {
 	})
 }
 
-// scopeCoverage reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource of
-// the type in the record.
+// scopeCoverage reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource
+// of the type in the record.
 func (c patientRecord) scopeCoverage(resourceType string) (some, all bool) {
 	if c.rights == nil {
 		return true, true
@@ -199,8 +199,8 @@ func (c patientRecord) mayContain(contained resource.Resource) bool {
 	return c.rules.IsForAllPatients(contained.Type) || c.allows(contained)
 }
 
-// mayCarryOthers reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and which
-// are not judged. A resource of a type that the site has closed cannot be judged by itself, so it counts as carrying.
+// mayCarryOthers reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and
+// which are not judged. A resource of a type that the site has closed cannot be judged by itself, so it counts as carrying.
 func (c patientRecord) mayCarryOthers(contained resource.Resource) bool {
 	_, nested := contained.Member("contained")
 	_, hasSecurityContext := contained.Member("securityContext")
@@ -213,9 +213,9 @@ func (c patientRecord) mayCarryOthers(contained resource.Resource) bool {
 	return c.rules.MayNeedLookups(contained.Type)
 }
 
-// namesNoOtherPatient reports whether a contained resource names no other patient: by the references of compartment membership, and by
-// the search parameter patient, which types outside of compartments have too. A reference to a contained Patient counts as
-// another patient.
+// namesNoOtherPatient reports whether a contained resource names no other patient: by the references of compartment membership,
+// and by the search parameter patient, which types outside of compartments have too. A reference to a contained Patient counts
+// as another patient.
 func (c patientRecord) namesNoOtherPatient(contained, container resource.Resource) bool {
 	if contained.Type == "Patient" {
 		return true
@@ -259,8 +259,8 @@ func (c patientRecord) judgeSecurityContext(res resource.Resource) Verdict {
 	return v
 }
 
-// judgeSubjects judges a resource by everything that it is about. A resource that also names another patient is not covered, because it
-// would reveal both.
+// judgeSubjects judges a resource by everything that it is about. A resource that also names another patient is not covered,
+// because it would reveal both.
 func (c patientRecord) judgeSubjects(res resource.Resource) Verdict {
 	return c.judgeAllSubjects(res, false)
 }
@@ -273,8 +273,8 @@ func (c patientRecord) judgePatientParameter(res resource.Resource) Verdict {
 	return coveredIf(hasOnlyPatient(res, c.patient))
 }
 
-// judgeCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a contained
-// Patient: that person has no record on this server, so the owner of the resource is unknown.
+// judgeCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a
+// contained Patient: that person has no record on this server, so the owner of the resource is unknown.
 func (c patientRecord) judgeCompartment(res resource.Resource) Verdict {
 	return coveredIf(compartment.IsInPatient(res, c.patient) && !compartment.MayReferenceContained(res, res))
 }
@@ -364,8 +364,8 @@ func hasOnlyPatient(res resource.Resource, patient string) bool {
 	return namesPatient
 }
 
-// judgeReferences judges a resource by the references in one element, which the scopes must all cover. The Patient itself is looked
-// up only if a constraint applies to it.
+// judgeReferences judges a resource by the references in one element, which the scopes must all cover. The Patient itself is
+// looked up only if a constraint applies to it.
 func (c patientRecord) judgeReferences(res resource.Resource, element string) (v Verdict, namesPatient bool) {
 	v = Verdict{Covered: true, RequiredPermissions: c.permissions}
 	n := 0
@@ -386,8 +386,8 @@ func (c patientRecord) judgeReferences(res resource.Resource, element string) (v
 	return v.and(n > 0), namesPatient
 }
 
-// MayBeAttachment reports whether a Binary may belong to the patient because a document names it: it has no securityContextRule, and
-// a scope for the patient covers reading it.
+// MayBeAttachment reports whether a Binary may belong to the patient because a document names it: it has no
+// securityContextRule, and a scope for the patient covers reading it.
 func (r *Rights) MayBeAttachment(res resource.Resource, patient string) bool {
 	if _, hasSecurityContext := res.Member("securityContext"); hasSecurityContext || !r.TypeRules.UsesSecurityContext(res.Type) {
 		return false

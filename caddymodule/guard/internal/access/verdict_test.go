@@ -202,8 +202,8 @@ func TestSharedRules(t *testing.T) {
 	}
 }
 
-// TestDependencyPermissions checks the permissions on a resource that another resource depends on. If the resource contains or carries
-// other resources, it is readable only if a scope covers those too.
+// TestDependencyPermissions checks the permissions on a resource that another resource depends on. If the resource contains or
+// carries other resources, it is readable only if a scope covers those too.
 func TestDependencyPermissions(t *testing.T) {
 	t.Parallel()
 	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`

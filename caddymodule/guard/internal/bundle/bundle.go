@@ -44,7 +44,7 @@ type Handler struct {
 type entryHandler interface {
 	// Handle answers an entry.
 	Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
-	// CollectWrite is like Answer, but for a write that is not sent yet.
+	// CollectWrite is like Handle, but for a write that is not sent yet.
 	CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Response, error)
 	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
@@ -96,8 +96,8 @@ func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Resp
 	return out.Response(), nil
 }
 
-// mayForwardBundle reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
-// a Bundle, because the links of a Bundle would have to be sealed.
+// mayForwardBundle reports whether a batch or transaction needs no judging: every entry would pass as a request, and no
+// response is a Bundle, because the links of a Bundle would have to be sealed.
 func (x *Handler) mayForwardBundle(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].toCall(); err != nil || !x.EntryHandler.ForwardsEntry(c, i) {
@@ -335,8 +335,8 @@ func (e *submittedEntry) parseResource() (resource.Resource, error) {
 	return res, nil
 }
 
-// newVersion returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others the
-// URL's.
+// newVersion returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others
+// the URL's.
 func (e *submittedEntry) newVersion(i interaction.Interaction) ([]byte, error) {
 	res, err := e.parseResource()
 	switch {

@@ -38,7 +38,7 @@ type transactionEntry struct {
 	call             message.Call
 	interaction      interaction.Interaction
 	reference        interaction.Reference // written resource, as other entries refer to it while they are judged
-	hasPlaceholderID bool                  // the id in as is a placeholder for the id that the FHIR server will assign
+	hasPlaceholderID bool                  // the id in reference is a placeholder for the id that the FHIR server will assign
 	result           write.Result          // determines the response to a write
 	writeCall        *message.Call         // resulting request of a write; nil: nothing to write
 	existingResponse *message.Response
@@ -209,8 +209,8 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	return responseEntries(a, len(b.Entries))
 }
 
-// bundleEntry returns the entry for the FHIR server. References to new resources become their fullUrl again, which the FHIR server
-// resolves.
+// bundleEntry returns the entry for the FHIR server. References to new resources become their fullUrl again, which the FHIR
+// server resolves.
 func (t *transaction) bundleEntry(p *transactionEntry) message.Entry {
 	body := p.writeCall.Body
 	for name, other := range t.byFullURL {
@@ -309,8 +309,8 @@ func (p *transactionEntry) isRead() bool {
 	return false
 }
 
-// transactionError returns the error of an entry as the error of the transaction. Missing and uncovered resources both become 403, so that
-// clients cannot distinguish them.
+// transactionError returns the error of an entry as the error of the transaction. Missing and uncovered resources both become
+// 403, so that clients cannot distinguish them.
 func (p *transactionEntry) transactionError(err error) error {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -326,9 +326,9 @@ func (p *transactionEntry) transactionError(err error) error {
 
 var errUnresolvedReference = errors.New("transaction contains an unresolved reference")
 
-// registerFullURL registers the fullUrl that other entries use to refer to the resource that an entry writes. A new resource gets a random
-// id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN: with a URL,
-// some FHIR servers would resolve references to another resource to the new one.
+// registerFullURL registers the fullUrl that other entries use to refer to the resource that an entry writes. A new resource
+// gets a random id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN:
+// with a URL, some FHIR servers would resolve references to another resource to the new one.
 func (t *transaction) registerFullURL(p *transactionEntry) error {
 	if p.fullURL == "" || !p.isWrite() || len(p.call.Body) == 0 {
 		return nil
@@ -473,7 +473,8 @@ func (t *transaction) expectWrite(p *transactionEntry, text []byte, isCertain bo
 	return nil
 }
 
-// registerMatch registers the match of an entry's criteria. Entries that were judged before the match was known must not refer to it.
+// registerMatch registers the match of an entry's criteria. Entries that were judged before the match was known must not refer
+// to it.
 func (t *transaction) registerMatch(p *transactionEntry) error {
 	t.conditionalEntries = append(t.conditionalEntries, p)
 	found := t.matchOf(p)

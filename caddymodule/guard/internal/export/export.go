@@ -164,8 +164,8 @@ func splitBelowBase(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// outputFormats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the query's
-// plus sign was decoded to a space.
+// outputFormats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the
+// query's plus sign was decoded to a space.
 var outputFormats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
 
 // exportParameters are the permitted kick-off parameters, with the element for the value in a body (Bulk Data Access 2.0,
@@ -239,8 +239,8 @@ func splitList(value string) []string {
 	return words
 }
 
-// exportableTypes returns the covered types that an export of its level can contain: those in the Patient compartment, because some FHIR
-// servers reject others. A Group and a List name other patients.
+// exportableTypes returns the covered types that an export of its level can contain: those in the Patient compartment, because
+// some FHIR servers reject others. A Group and a List name other patients.
 func (s exportSelection) exportableTypes() []string {
 	if s.interaction.Type == "" {
 		return s.Names
@@ -251,8 +251,8 @@ func (s exportSelection) exportableTypes() []string {
 	})
 }
 
-// checkParameter rejects a parameter that could reveal resources that may not be exported. With policies, associated data and files by
-// patient are rejected too, because both reveal which records exist.
+// checkParameter rejects a parameter that could reveal resources that may not be exported. With policies, associated data and
+// files by patient are rejected too, because both reveal which records exist.
 func (s exportSelection) checkParameter(p smart.Parameter, requestedTypes []string) error {
 	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.interaction.Type != "")
 	switch p.Name {

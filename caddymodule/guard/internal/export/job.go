@@ -38,8 +38,8 @@ type job struct {
 	AllTypes bool     `json:"a,omitempty"` // all types
 	// JudgedByPolicies reports whether policies judged resources at the kick-off. The kick-off was then checked for leaks.
 	JudgedByPolicies bool `json:"j,omitempty"`
-	// FileType is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines all
-	// files of this type.
+	// FileType is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines
+	// all files of this type.
 	FileType string `json:"h,omitempty"`
 }
 
@@ -79,8 +79,8 @@ func (j job) kickOff() message.Call {
 	return message.NewGet(path, query)
 }
 
-// withCurrentPolicies returns the exports under the current policies. If policies may now deny resources but did not at the kick-off,
-// the job is rejected, because its filters may have used records that they deny.
+// withCurrentPolicies returns the exports under the current policies. If policies may now deny resources but did not at the
+// kick-off, the job is rejected, because its filters may have used records that they deny.
 func (x *Handler) withCurrentPolicies(j job, i interaction.Interaction) (*Handler, error) {
 	of, err := x.Judge.ForCall(x.Request.Context(), j.kickOff(), i)
 	if err != nil {
@@ -260,8 +260,8 @@ func (x *Handler) sealFile(ctx context.Context, j job, file *outputFile) (err er
 // typeNDJSON is the media type of an export's files.
 const typeNDJSON = "application/fhir+ndjson"
 
-// acceptAnyFormat accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells NDJSON
-// differently than the kick-off.
+// acceptAnyFormat accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells
+// NDJSON differently than the kick-off.
 var acceptAnyFormat = []string{"*/*"}
 
 // ServeFile returns a file of an export.

@@ -195,9 +195,9 @@ func (m *Memory) shrink(s *Share, to int64) {
 	m.grantWaiting()
 }
 
-// grantWaiting grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the same
-// pool, to prevent starvation of large shares. Shares of other owners overtake a share if its owner's part is exhausted. In a
-// deadlock of holders, the youngest is rejected.
+// grantWaiting grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the
+// same pool, to prevent starvation of large shares. Shares of other owners overtake a share if its owner's part is exhausted.
+// In a deadlock of holders, the youngest is rejected.
 func (m *Memory) grantWaiting() {
 	if len(m.waiters) == 0 {
 		return
@@ -217,8 +217,8 @@ func (m *Memory) grantWaiting() {
 	}
 }
 
-// deadlockVictim returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks is
-// not waiting, or can itself continue.
+// deadlockVictim returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks
+// is not waiting, or can itself continue.
 func (m *Memory) deadlockVictim() *waiter {
 	blocked, blockedShares := slices.Clone(m.waiters), map[*pool]int{}
 	for _, w := range blocked {
@@ -329,8 +329,8 @@ func (s *Share) compare(other *Share) int {
 }
 
 // Grow adds bytes. If it must wait, it waits for the maximum that the share may still need, so that it waits only once. It
-// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy], [ErrExceedsMemory]
-// or the cause of ctx's end.
+// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy],
+// [ErrExceedsMemory] or the cause of ctx's end.
 func (s *Share) Grow(ctx context.Context, bytes, maxBytes int64) error {
 	if s.memory == nil {
 		return nil

@@ -49,8 +49,8 @@ func (x *Server) RequestCount() int { return x.requestCount }
 // ResetRequestCount resets the counter for the next entry of a bundle: the limit applies per entry.
 func (x *Server) ResetRequestCount() { x.requestCount = 0 }
 
-// nonForwardedHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that
-// request's conditions, body and preferences. A call sets its own.
+// nonForwardedHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they
+// describe that request's conditions, body and preferences. A call sets its own.
 var nonForwardedHeaders = message.NewSet(
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
@@ -124,7 +124,7 @@ const MaxMemoryWait = 10 * time.Second
 // copiesPerByte is the memory that a judged byte counts for: the original and the rewritten copy.
 const copiesPerByte = 2
 
-// Reserve reserves memory for bytes to be judged, and waits if necessary. most is the maximum, including later bytes.
+// Reserve reserves memory for bytes to be judged, and waits if necessary. maxBytes is the maximum, including later bytes.
 func (x *Server) Reserve(ctx context.Context, bytes int, maxBytes int64) error {
 	err := x.Share.Grow(ctx, copiesPerByte*int64(bytes), copiesPerByte*maxBytes)
 	if errors.Is(err, fairmemory.ErrExceedsMemory) {

@@ -45,7 +45,8 @@ type Server struct {
 	// ShufflesTies makes each response use another order where _sort leaves it open, as FHIR servers may. Only the response's own
 	// link continues that order.
 	ShufflesTies bool
-	// TruncatedCount is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled them.
+	// TruncatedCount is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled
+	// them.
 	TruncatedCount int
 	// OmitsTotals omits the total of searches.
 	OmitsTotals bool

@@ -141,8 +141,8 @@ func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.R
 	return s.InRecord, err
 }
 
-// resourceAccess looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource are not
-// looked up.
+// resourceAccess looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource
+// are not looked up.
 func (x *Judge) resourceAccess(ctx context.Context, patient string, of interaction.Reference) (access.ResourceAccess, error) {
 	key := accessKey{of, patient}
 	if s, found := x.expectedAccess[key]; found {
@@ -176,7 +176,7 @@ func (x *Judge) storeAccess(key accessKey, s access.ResourceAccess) {
 	x.cachedAccess[key] = s
 }
 
-// CacheAccess caches the standing of a resource that one of the grants covers, because included resources may depend on it.
+// CacheAccess caches the access to a resource that one of the grants covers, because included resources may depend on it.
 func (x *Judge) CacheAccess(res resource.Resource, grants []access.Grant) {
 	for _, patient := range boundPatients(grants) {
 		if s := x.GrantedRights.AccessTo(res, patient); s.InRecord {
@@ -190,7 +190,7 @@ func (x *Judge) BelongsToBoundPatient(res resource.Resource) bool {
 	return slices.ContainsFunc(boundPatients(x.GrantedRights.Grants), func(patient string) bool { return x.GrantedRights.AccessTo(res, patient).BelongsToPatient })
 }
 
-// ExpectWrite sets the standing of a resource that the transaction will write, whatever is stored. An uncertain write gives no
+// ExpectWrite sets the access to a resource that the transaction will write, whatever is stored. An uncertain write gives no
 // permissions.
 func (x *Judge) ExpectWrite(res resource.Resource, isCertain bool) {
 	if x.expectedAccess == nil {
@@ -205,7 +205,7 @@ func (x *Judge) ExpectWrite(res resource.Resource, isCertain bool) {
 	}
 }
 
-// ClearAccessCache clears the cached standings, because the previous entry of a bundle may have changed the resources.
+// ClearAccessCache clears the cached access, because the previous entry of a bundle may have changed the resources.
 func (x *Judge) ClearAccessCache() { x.cachedAccess = nil }
 
 // ReadCovered returns the requested resource from a response if one of the grants covers reading it. A resource that does not
@@ -252,7 +252,7 @@ func (x *Judge) readCoveredBy(ctx context.Context, of interaction.Reference, gra
 }
 
 // PadRejection pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
-// another, so that timing does not reveal existence. asked is the number of requests before the resource was judged.
+// another, so that timing does not reveal existence. requestsBefore is the number of requests before the resource was judged.
 func (x *Judge) PadRejection(ctx context.Context, resourceType string, grants []access.Grant, requestsBefore int, rejection error) error {
 	if !errors.Is(rejection, message.ErrNotCovered) || !x.GrantedRights.TypeRules.MayNeedLookups(resourceType) {
 		return rejection
@@ -459,8 +459,8 @@ func (x *Judge) ReadCurrent(ctx context.Context, of interaction.Reference, grant
 	return res, err
 }
 
-// attachmentURLs returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients and of
-// the FHIR server.
+// attachmentURLs returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients
+// and of the FHIR server.
 func (x *Judge) attachmentURLs(of interaction.Reference, a *message.Response) []string {
 	all := []string{of.String(), "/" + of.String(), x.Addresses.URL(of.String(), "")}
 	own := message.WithoutVersion(a.Header.Get("Content-Location"))

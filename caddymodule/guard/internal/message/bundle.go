@@ -43,8 +43,8 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	return r.read()
 }
 
-// ParseSearchResponse parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an object are an
-// error. The entries are appended to a list, which may be nil.
+// ParseSearchResponse parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an
+// object are an error. The entries are appended to a list, which may be nil.
 func (to Addresses) ParseSearchResponse(a *Response, isJudged bool, list []Entry, sent func() SentTerms) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, searchRejection(a, sent)

@@ -73,8 +73,8 @@ func ParseAccept(header http.Header) acceptWeights {
 	return a
 }
 
-// FHIRMediaTypes are the media types of FHIR's own formats, including those of DSTU2, and general types that FHIR clients send for
-// them (R4 http.html#mime-type).
+// FHIRMediaTypes are the media types of FHIR's own formats, including those of DSTU2, and general types that FHIR clients send
+// for them (R4 http.html#mime-type).
 var FHIRMediaTypes = NewSet(TypeJSON, "application/json", "application/json+fhir", "text/json", typeXML, "application/xml+fhir", "application/fhir+turtle")
 
 // typeXML is the media type of FHIR XML, which is rewritten but not judged.

@@ -176,8 +176,8 @@ var (
 // maxIssues is the maximum number of issues in a response.
 const maxIssues = 50
 
-// ClientIssues returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client may
-// have.
+// ClientIssues returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client
+// may have.
 func ClientIssues(a *Response, s SentTerms) []Issue {
 	var outcome struct {
 		ResourceType string

@@ -230,9 +230,9 @@ func parsePrimitive(text []byte) (s string, err error) {
 	return string(text), nil
 }
 
-// confineToPatient confines an operation that selects the latest resources to the patient of a grant. Among the records of several
-// patients, or with records that a constraint hides, a missing result would reveal a hidden one. found is false if the client
-// names another patient, for whom the result is empty.
+// confineToPatient confines an operation that selects the latest resources to the patient of a grant. Among the records of
+// several patients, or with records that a constraint hides, a missing result would reveal a hidden one. found is false if the
+// client names another patient, for whom the result is empty.
 func (j *judgedOperation) confineToPatient(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := boundPatients(j.handler.Judge.Rights().GrantsFor(i.Type, j.operation.Permission))
 	if len(patients) == 0 {
@@ -277,9 +277,9 @@ func coversAllTypes(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.DependsOnPolicy && len(g.Constraint) == 0
 }
 
-// readPage returns the entries from a position on. A page has the requested length, filled from several pages of the FHIR server if
-// entries are withheld, because a shorter page would reveal their number. Without a requested length, all pages of the FHIR
-// server are judged as one, because an entry and its referrer may be on different pages.
+// readPage returns the entries from a position on. A page has the requested length, filled from several pages of the FHIR
+// server if entries are withheld, because a shorter page would reveal their number. Without a requested length, all pages of
+// the FHIR server are judged as one, because an entry and its referrer may be on different pages.
 func (j *judgedOperation) readPage(ctx context.Context, at paging.BranchPosition) (*message.Response, error) {
 	var out *message.Bundle
 	var size int64
@@ -382,8 +382,8 @@ func (j *judgedOperation) judgeSingle(ctx context.Context, a *message.Response, 
 
 var errOperationResponse = errors.New("operation response is not a patient's resource")
 
-// visibleEntries returns the visible entries: all members, and other entries that visible ones refer to. The rest may be in the response
-// only because a withheld resource refers to them.
+// visibleEntries returns the visible entries: all members, and other entries that visible ones refer to. The rest may be in the
+// response only because a withheld resource refers to them.
 //
 // Denied resources shift the boundaries of the FHIR server's pages. With policies, a page of $everything with a length
 // therefore gets its other entries only from finishWithShared, not from the FHIR server's page that happens to contain them.

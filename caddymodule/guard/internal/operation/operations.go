@@ -67,8 +67,8 @@ type Operations map[string][]Operation
 // operationExport is handled by package export.
 const operationExport = "$export"
 
-// notifyingOperations are operations that return or trigger the notifications of another client's Subscription, or process a message.
-// Whatever a site configures, they require scopes to read and search everything.
+// notifyingOperations are operations that return or trigger the notifications of another client's Subscription, or process a
+// message. Whatever a site configures, they require scopes to read and search everything.
 var notifyingOperations = map[string]bool{
 	"$events": true, "$get-ws-binding-token": true, "$process-message": true, "$trigger-subscription": true,
 }
@@ -281,8 +281,8 @@ func (x *Handler) HandlePage(ctx context.Context, c message.Call, i interaction.
 	return x.handleConfined(ctx, c, i, op, at.Branches[0])
 }
 
-// mayCallWithToken reports whether the token may call an operation with [RequireToken]. Terminology operations require one of the scopes
-// that the site has configured for them, if any.
+// mayCallWithToken reports whether the token may call an operation with [RequireToken]. Terminology operations require one of
+// the scopes that the site has configured for them, if any.
 func (x *Handler) mayCallWithToken(op Operation) bool {
 	return !isTerminologyName(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasAnyScope(x.ExpandScopes)
 }
@@ -306,8 +306,8 @@ func (x *Handler) handleUnjudged(ctx context.Context, c message.Call, op Operati
 	return x.Server.Do(ctx, newOperationCall(c))
 }
 
-// handleValidate answers $validate for a resource that the client may create or update. Validation can reveal whether a referenced
-// resource exists, so references are judged as in a write.
+// handleValidate answers $validate for a resource that the client may create or update. Validation can reveal whether a
+// referenced resource exists, so references are judged as in a write.
 func (x *Handler) handleValidate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Response, error) {
 	text, err := resourceToValidate(c, i)
 	if err != nil {

@@ -100,9 +100,9 @@ func FullRequestPage(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), Position: at}
 }
 
-// ContinuedSearchPage returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
-// the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge
-// each page.
+// ContinuedSearchPage returns the page of a search after all of its branches have begun. The FHIR server's links contain the
+// search itself, so the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are
+// kept to judge each page.
 func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at Position) Page {
 	if x.FullRequestLinks {
 		return FullRequestPage(c, at)
@@ -115,8 +115,8 @@ func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at
 	return p
 }
 
-// isNeededForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient determines
-// the plan of the search.
+// isNeededForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient
+// determines the plan of the search.
 func isNeededForPages(resourceType string, p smart.Parameter) bool {
 	switch name, _, _ := strings.Cut(p.Name, ":"); {
 	case name == "_count", name == "_sort", name == "_type", name == "patient", ControlsResults(p):
@@ -188,8 +188,8 @@ func (p BranchPosition) Next(links message.Links, requested message.Call) (Branc
 	return to, nil
 }
 
-// localPosition returns the place of a link below the FHIR server's base. The base is the self link without the requested path or,
-// failing that, the part of the link before the first resource type.
+// localPosition returns the place of a link below the FHIR server's base. The base is the self link without the requested path
+// or, failing that, the part of the link before the first resource type.
 func localPosition(address, self, requestPath string) (BranchPosition, bool) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -232,7 +232,7 @@ func pathBeforeType(path string) string {
 }
 
 // SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is a page of the response to a call,
-// requested from the FHIR server at the path asked. A link that leads outside of the FHIR server's base is an error.
+// requested from the FHIR server at requestPath. A link that leads outside of the FHIR server's base is an error.
 func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string, links message.Links) (message.Links, error) {
 	self := links.Find("self")
 	sealed := message.Links{{Relation: "self", URL: x.Addresses.URL(c.Path, c.Query)}}
@@ -258,8 +258,8 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string
 	return sealed, nil
 }
 
-// pagingParameters are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to the page,
-// so only the gateway may follow it.
+// pagingParameters are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to
+// the page, so only the gateway may follow it.
 var pagingParameters = []string{
 	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
 	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",

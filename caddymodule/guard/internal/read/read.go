@@ -157,8 +157,8 @@ func (x *Handler) HistoryPage(ctx context.Context, c message.Call, i interaction
 	return out.Response(), nil
 }
 
-// maxFetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise, the
-// time until 404 would reveal the number of versions of another patient's resource.
+// maxFetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise,
+// the time until 404 would reveal the number of versions of another patient's resource.
 func (x *Handler) maxFetches(at paging.Position, isUnrestricted bool) int {
 	if at.IsStart() && !isUnrestricted {
 		return 1

@@ -218,8 +218,8 @@ func parseTypes(parameters []smart.Parameter) ([]string, error) {
 	return types, nil
 }
 
-// confineToCompartment confines branches to a compartment: by the FHIR server's compartment search if supported, and otherwise by one
-// search for each membership parameter.
+// confineToCompartment confines branches to a compartment: by the FHIR server's compartment search if supported, and otherwise
+// by one search for each membership parameter.
 func confineToCompartment(to interaction.Reference, all []branch, inCompartments bool) []branch {
 	var within []branch
 	for _, b := range all {
@@ -322,8 +322,8 @@ func supportsChain(supported searchparam.Set, resourceType, rest string) bool {
 	return ok || rest == "_type"
 }
 
-// referencesFor returns the reference to a resource that a chain has found or, for _has, the ids of the resources of a type that it
-// refers to.
+// referencesFor returns the reference to a resource that a chain has found or, for _has, the ids of the resources of a type
+// that it refers to.
 func (c chain) referencesFor(resourceType string, res resource.Resource) []string {
 	if !c.isReverse {
 		return []string{res.Type + "/" + res.ID}
@@ -363,8 +363,8 @@ func (r searchRules) resolveChain(ctx context.Context, p smart.Parameter) (param
 	return parameterEffects{hasResolvedChain: true, forwarded: []smart.Parameter{by}}, nil
 }
 
-// mayForwardChain reports whether the client may search all resources of all types that a chain involves. A reference defined by a
-// site does not qualify, because the FHIR server may define it differently.
+// mayForwardChain reports whether the client may search all resources of all types that a chain involves. A reference defined
+// by a site does not qualify, because the FHIR server may define it differently.
 func (r searchRules) mayForwardChain(c chain) bool {
 	return !c.parameter.IsSiteDefined && !slices.ContainsFunc(c.types, func(t string) bool {
 		if !r.handler.Judge.Rights().IsUnrestricted(t, smart.Search) {

@@ -249,8 +249,8 @@ type candidate struct {
 	mayRead   bool // a scope permits reading the resource by its id
 }
 
-// reachableSet contains the resources that the client could have reached by itself: the matches, the resources that the web refers
-// to, and the resources that refer to the web. Any other entry was included because of a withheld resource, and
+// reachableSet contains the resources that the client could have reached by itself: the matches, the resources that these refer
+// to, and the resources that refer to these. Any other entry was included because of a withheld resource, and
 // would reveal its references, or because of a match on another page.
 type reachableSet struct {
 	ids           map[string]bool
@@ -272,7 +272,7 @@ func (w reachableSet) add(n resourceNode) {
 	}
 }
 
-// addReachable adds the reachable candidates to the web, and returns them.
+// addReachable adds the reachable candidates to the set, and returns them.
 func (w reachableSet) addReachable(candidates []candidate, by includes) []message.Entry {
 	var reachable []message.Entry
 	for hasGrown := true; hasGrown; {

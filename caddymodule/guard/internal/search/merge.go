@@ -33,7 +33,7 @@ type merger struct {
 	nonMatches   []message.Entry // other entries on the pages with matches
 }
 
-// branchState is the state of a branch. Its next matches are taken from memory first, then from left, then from the next
+// branchState is the state of a branch. Its next matches are taken from memory first, then from pendingIDs, then from the next
 // page.
 type branchState struct {
 	matches    []message.Entry       // visible matches in memory that are not yet on a page
@@ -129,7 +129,7 @@ func (m *merger) lookAhead(ctx context.Context) error {
 	return err
 }
 
-// peek returns the source with the next match in the order of the search or, with firstFound, the first source that has a
+// peek returns the source with the next match in the order of the search or, with stopAtFirst, the first source that has a
 // match. It returns nil if all sources are exhausted, or if the limits of a page forbid another request.
 func (m *merger) peek(ctx context.Context, stopAtFirst bool) (*branchState, error) {
 	var first *branchState
@@ -290,7 +290,7 @@ func (p *pageReader) newCheckpoint() checkpoint {
 	return checkpoint{len(p.buffers), p.handler.Server.MemoryInUse()}
 }
 
-// discardSince releases the responses since a mark, which must be unused, and the memory reserved since then.
+// discardSince releases the responses since a checkpoint, which must be unused, and the memory reserved since then.
 func (p *pageReader) discardSince(since checkpoint) {
 	for _, buffered := range p.buffers[since.responses:] {
 		buffered.Release()

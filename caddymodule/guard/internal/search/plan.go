@@ -400,7 +400,7 @@ func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string)
 	return c, i
 }
 
-// parameterEffects returns the effects of a parameter. heeded reports whether the parameter belongs into the self link.
+// parameterEffects returns the effects of a parameter. inSelfLink reports whether the parameter belongs into the self link.
 func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (one parameterEffects, inSelfLink bool, err error) {
 	as := parameterEffects{forwarded: []smart.Parameter{p}}
 	switch p.Name {
@@ -537,8 +537,8 @@ var plainModifiers = map[searchparam.Kind][]string{
 	searchparam.Reference: {"identifier"},
 }
 
-// checkPlainParameter rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers are
-// permitted because value sets contain no patient data, but only with a URL: an id could select any resource.
+// checkPlainParameter rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers
+// are permitted because value sets contain no patient data, but only with a URL: an id could select any resource.
 func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier, value string) error {
 	parameter, ok := supported.Lookup(resourceType, name)
 	switch {

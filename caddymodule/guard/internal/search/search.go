@@ -159,8 +159,8 @@ var (
 	IncludeSearch = []byte(`{"mode":"include"}`)
 )
 
-// maxCountedBranches is the maximum number of overlapping branches of a type for a count, which needs one request for each of their
-// subsets.
+// maxCountedBranches is the maximum number of overlapping branches of a type for a count, which needs one request for each of
+// their subsets.
 const maxCountedBranches = 4
 
 var errNoTotal = errors.New("search response has no total")

@@ -131,9 +131,9 @@ func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, b
 	return nil
 }
 
-// checkPatientAttachments is checkAttachments for the record of a patient. Binaries that the record already names are readable already.
-// Any address that ends like a Binary's counts as one of this server, which may have further names. A urn is resolved within
-// the transaction, and all entries of the transaction are judged.
+// checkPatientAttachments is checkAttachments for the record of a patient. Binaries that the record already names are readable
+// already. Any address that ends like a Binary's counts as one of this server, which may have further names. A urn is resolved
+// within the transaction, and all entries of the transaction are judged.
 func (w writePermission) checkPatientAttachments(ctx context.Context, patient string, before, after *version) error {
 	var old []string
 	if before != nil && access.NamesOnlyPatient(before.Resource, patient) {
@@ -190,8 +190,8 @@ func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from reso
 	return w.judge.IsInRecord(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
-// checkConditionalReferences rejects references that are searches (R4 http.html#trules) unless the client may search the whole type. Some
-// servers resolve them outside of transactions too.
+// checkConditionalReferences rejects references that are searches (R4 http.html#trules) unless the client may search the whole
+// type. Some servers resolve them outside of transactions too.
 func checkConditionalReferences(rights *access.Rights, text []byte) error {
 	all, err := message.References(text)
 	if err != nil {
@@ -281,8 +281,8 @@ func involvesOtherResources(list []smart.Parameter) bool {
 	return false
 }
 
-// MayHaveSideEffects reports whether a stored resource of the type could make the FHIR server send or request more than the token may. A
-// token that may read and search everything gains nothing.
+// MayHaveSideEffects reports whether a stored resource of the type could make the FHIR server send or request more than the
+// token may. A token that may read and search everything gains nothing.
 func MayHaveSideEffects(rights *access.Rights, resourceType string) bool {
 	return !rights.IsUnrestricted(smart.AnyType, message.ReadSearch) && access.SideEffectOf(resourceType) != access.Inert
 }
@@ -317,8 +317,8 @@ func (x *Handler) maySearch(criteria string) bool {
 	})
 }
 
-// requestElements are the elements that may contain requests to execute: Da Vinci HRex puts a search into Task.input, CDex into an
-// extension of CommunicationRequest.payload.
+// requestElements are the elements that may contain requests to execute: Da Vinci HRex puts a search into Task.input, CDex into
+// an extension of CommunicationRequest.payload.
 var requestElements = []string{"input", "payload"}
 
 // checkTask rejects an executable resource with a search, read or operation that the token has no scope for.
@@ -420,8 +420,8 @@ func checkExtension(name, value string) error {
 	return nil
 }
 
-// endpointSchemes are the permitted channel types (R4 valueset-subscription-channel-type.html) with the schemes of their endpoints.
-// R4's sms and message are excluded, because their recipients are known only to the server.
+// endpointSchemes are the permitted channel types (R4 valueset-subscription-channel-type.html) with the schemes of their
+// endpoints. R4's sms and message are excluded, because their recipients are known only to the server.
 var endpointSchemes = map[string][]string{
 	"rest-hook": {"https", "http"},
 	"websocket": {"", "wss", "ws"},

@@ -197,7 +197,7 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	return &version{Resource: res, text: text}, checkConditionalReferences(w.handler.Judge.Rights(), text)
 }
 
-// errNotFound means that a resource does not exist. Clients cannot distinguish it from ErrOutside.
+// errNotFound means that a resource does not exist. Clients cannot distinguish it from [message.ErrNotCovered].
 var errNotFound = fmt.Errorf("%w: it does not exist", message.ErrNotCovered)
 
 // current reads the version that is to be changed. An uncovered resource is handled like a missing one.
@@ -315,8 +315,8 @@ func (x *Handler) Update(ctx context.Context, c message.Call, i interaction.Inte
 	return w.updateVersion(ctx, after)
 }
 
-// updateVersion writes a version of the resource with the write's id. A version that no grant covers is rejected before the stored
-// version is read.
+// updateVersion writes a version of the resource with the write's id. A version that no grant covers is rejected before the
+// stored version is read.
 func (w *write) updateVersion(ctx context.Context, after *version) (*message.Response, error) {
 	if err := w.permission.checkCovered(ctx, after); err != nil {
 		return nil, err
@@ -639,8 +639,8 @@ func (w Result) writeOutcome(a *message.Response) []byte {
 	return text
 }
 
-// mayShowResource reports whether a response is the written resource and the client may read it. A response that cannot be judged is
-// not shown, although the write has succeeded.
+// mayShowResource reports whether a response is the written resource and the client may read it. A response that cannot be
+// judged is not shown, although the write has succeeded.
 func (w Result) mayShowResource(ctx context.Context, a *message.Response) bool {
 	grants := w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
@@ -659,8 +659,8 @@ var (
 	errWriteRejected = errors.New("FHIR server rejected the write")
 )
 
-// failureResponse returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
-// the issues describe the patched resource, so they require read access.
+// failureResponse returns the client's response to a failed write: the status, and the issues about the client's input. For a
+// patch, the issues describe the patched resource, so they require read access.
 func (w Result) failureResponse(a *message.Response) (*message.Response, error) {
 	isPatch := w.interaction.Kind == interaction.Patch || w.interaction.Kind == interaction.ConditionalPatch
 	if isPatch && len(w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)) == 0 {
